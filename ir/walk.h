@@ -1,0 +1,47 @@
+// Walking, copying and editing regions.
+#pragma once
+
+#include <unordered_map>
+
+#include "ir/kernel.h"
+
+namespace kiln {
+
+// Calls visit(OpId) for every op of the region and, inside out or outside in, of its regions.
+template <class Visit>
+void walk(const Kernel& kernel, RegionId region, Visit&& visit) {  // an op before its regions
+  for (OpId id : std::vector<OpId>(kernel.region(region).ops)) {
+    visit(id);
+    for (RegionId inner : std::vector<RegionId>(kernel.op(id).regions)) walk(kernel, inner, visit);
+  }
+}
+template <class Visit>
+void walk_regions(const Kernel& kernel, RegionId region, Visit&& visit) {  // inner regions first
+  for (OpId id : std::vector<OpId>(kernel.region(region).ops))
+    for (RegionId inner : std::vector<RegionId>(kernel.op(id).regions)) walk_regions(kernel, inner, visit);
+  visit(region);
+}
+
+using ValueMap = std::unordered_map<uint32_t, Value>;  // by id
+Value mapped(const ValueMap& map, Value value);        // value itself if the map has no entry
+
+// Appends a deep copy of an op, operands replaced through `map`, to `into`; `map` gains its results
+// and its regions' arguments.
+OpId clone_op(Kernel& kernel, OpId op, RegionId into, ValueMap& map);
+// Appends copies of all ops of `from` to `into`.
+void clone_body(Kernel& kernel, RegionId from, RegionId into, ValueMap& map);
+
+// Replaces operands everywhere; chains in the map (a→b, b→c) are followed.
+void replace_uses(Kernel& kernel, const ValueMap& map);
+
+std::vector<int> use_counts(const Kernel& kernel);  // by value id, over the ops reachable from body
+
+// What an op does to the storage it names, views resolved to their base.
+struct Access {
+  Value base;
+  Effect effect;
+};
+std::vector<Access> accesses(const Kernel& kernel, const Op& op);         // the op alone
+std::vector<Access> accesses_deep(const Kernel& kernel, const Op& op);    // and its regions
+
+}  // namespace kiln

@@ -1,0 +1,47 @@
+// All passes. A pass is one free function in one file of its name: `needs` says what must have run,
+// `leaves` what holds afterwards. A pass that cannot improve anything leaves the kernel as it is.
+#pragma once
+
+#include "ir/kernel.h"
+
+namespace kiln {
+
+// Folds constants and algebraic identities, canonicalises operand order, removes branches on
+// constants and loops that run zero times.
+// needs: nothing · leaves: the same results, bit for bit.
+void simplify(Kernel& kernel);
+
+// exp(x·c) → exp2(x·(c·log2 e)), log likewise, with the factor folded into an existing scale; only
+// in kernels that allow fast math.
+// needs: simplify · leaves: no exp or log of f32 in a fast_math kernel.
+void exp_to_exp2(Kernel& kernel);
+
+// Marks float arithmetic of fast_math kernels as `fast` (contract, approximate; never no-NaN, no-infinity).
+// needs: exp_to_exp2 · leaves: code generators may fuse and approximate what is marked.
+void fast_math(Kernel& kernel);
+
+// Turns `selected` loops into serial loops with a test.
+// needs: nothing · leaves: no `selected`.
+void lower_selected(Kernel& kernel);
+
+// Turns softmax_step, scale_rows and softmax_finish into reduce, parallel and scalar ops.
+// needs: nothing · leaves: none of those three.
+void expand_online_softmax(Kernel& kernel);
+
+// Replaces `for {kind = unroll}` by copies of its body.
+// needs: constant bounds (a user error otherwise) · leaves: no unroll loops.
+void unroll(Kernel& kernel);
+
+// Merges equal pure ops of a region with those above them.
+// needs: nothing · leaves: no two equal pure ops where one dominates the other.
+void common_subexpressions(Kernel& kernel);
+
+// Moves pure ops out of loops whose values they do not depend on.
+// needs: nothing · leaves: loop-invariant pure ops outside.
+void hoist_invariants(Kernel& kernel);
+
+// Removes pure ops without uses, tiles that are only written and what writes them, empty structure.
+// needs: nothing · leaves: every op contributes to a tensor.
+void dead_code(Kernel& kernel);
+
+}  // namespace kiln

@@ -1,0 +1,42 @@
+// The order of passes for each target, and the driver that runs, times, verifies and dumps them.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace kiln {
+
+enum class Tier { Host };
+
+struct Pass {
+  std::string_view name;
+  void (*run)(Kernel&);
+  std::string_view summary;
+};
+
+const std::vector<Pass>& all_passes();             // by name, for `kiln opt`
+const std::vector<Pass>& pipeline_for(Tier tier);  // in order
+const Pass& pass_named(std::string_view name);     // UserError listing the names
+
+struct PassRun {
+  std::string_view name;
+  double milliseconds;
+  bool changed;
+};
+struct PassOptions {
+  bool verify_each = false;  // after every pass; always on in debug builds
+  // Called after each pass with the kernel as it is then; `kiln dump --after` and KILN_DUMP use it.
+  std::function<void(const PassRun&, const Kernel&)> after_each;
+};
+// Verifies, runs the passes in order, verifies. A failure after a pass is an InternalError naming it.
+void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options = {});
+
+// Changes when the list of passes or their order does; part of cache keys.
+std::string pipeline_fingerprint(Tier tier);
+
+}  // namespace kiln

@@ -1,0 +1,41 @@
+// A device: memory, compilation and launch behind one small interface.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ir/interp.h"
+#include "ir/kernel.h"
+
+namespace kiln {
+
+// A kernel compiled for one device. Immutable; may be launched from many threads at once.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Checks nothing: runtime/launch.h does. Tensors are device memory; workspaces are made here.
+  virtual void run(const Bindings& bindings) const = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view name() const = 0;        // "host", "interpreter"
+  virtual std::string description() const = 0;      // one line for people
+  virtual std::string target() const = 0;           // what code depends on: CPU and features, or SM
+  virtual void* allocate(size_t bytes) = 0;         // DeviceError naming the size if there is none
+  virtual void release(void* memory) = 0;
+  virtual void upload(void* device, const void* host, size_t bytes) = 0;
+  virtual void download(void* host, const void* device, size_t bytes) = 0;
+  virtual void synchronize() = 0;
+  // `kernel` is as traced (canonical). From the disk cache if it can, see runtime/cache.h.
+  virtual std::unique_ptr<Executable> compile(const Kernel& kernel) = 0;
+};
+
+// By name: "host", "interpreter". UserError listing what there is. The devices live as long as the
+// process.
+Device& device(std::string_view name);
+
+}  // namespace kiln
