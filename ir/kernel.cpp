@@ -2,7 +2,8 @@
 
 namespace kiln {
 
-Kernel::Kernel(std::string kernel_name) : name(std::move(kernel_name)), body(new_region()) {}
+// The body is not in the initialiser list: the arenas, declared after it, must exist first.
+Kernel::Kernel(std::string kernel_name) : name(std::move(kernel_name)) { body = new_region(); }
 
 const Op* Kernel::def_as(Value value, OpCode code) const {
   OpId id = value ? def(value) : OpId{};

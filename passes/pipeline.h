@@ -33,7 +33,8 @@ struct PassOptions {
   // Called after each pass with the kernel as it is then; `kiln dump --after` and KILN_DUMP use it.
   std::function<void(const PassRun&, const Kernel&)> after_each;
 };
-// Verifies, runs the passes in order, verifies. A failure after a pass is an InternalError naming it.
+// Verifies, runs the passes in order, verifies. A failure after a pass is an InternalError naming
+// it.
 void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options = {});
 
 // Changes when the list of passes or their order does; part of cache keys.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/interp.h"
 #include "ir/kernel.h"
@@ -22,10 +23,10 @@ class Executable {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const = 0;        // "host", "interpreter"
-  virtual std::string description() const = 0;      // one line for people
-  virtual std::string target() const = 0;           // what code depends on: CPU and features, or SM
-  virtual void* allocate(size_t bytes) = 0;         // DeviceError naming the size if there is none
+  virtual std::string_view name() const = 0;    // "host", "interpreter"
+  virtual std::string description() const = 0;  // one line for people
+  virtual std::string target() const = 0;       // what code depends on: CPU and features, or SM
+  virtual void* allocate(size_t bytes) = 0;     // DeviceError naming the size if there is none
   virtual void release(void* memory) = 0;
   virtual void upload(void* device, const void* host, size_t bytes) = 0;
   virtual void download(void* host, const void* device, size_t bytes) = 0;
@@ -37,5 +38,6 @@ class Device {
 // By name: "host", "interpreter". UserError listing what there is. The devices live as long as the
 // process.
 Device& device(std::string_view name);
+const std::vector<std::string_view>& device_names();
 
 }  // namespace kiln

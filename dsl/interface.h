@@ -1,0 +1,39 @@
+// The kernel's interface: what a launch binds by name, and the launches themselves.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "dsl/storage.h"
+
+namespace kiln {
+
+// A size known at launch: the extent of that name of the tensors that use it.
+class Dim : public Expr {
+ public:
+  explicit Dim(const std::string& name, Loc loc = Loc::here());
+};
+inline Dim dim(const std::string& name, Loc loc = Loc::here()) {
+  return Dim(name, loc);
+}
+
+// A scalar given at launch.
+Expr param(const std::string& name, DType dtype, Loc loc = Loc::here());
+
+// Tensors. Extents are C++ numbers, dims, or arithmetic on them. A workspace is allocated by the
+// launch and holds what one launch leaves for the next.
+Tensor input(const std::string& name, DType dtype, const std::vector<Arg>& extents,
+             Loc loc = Loc::here());
+Tensor output(const std::string& name, DType dtype, const std::vector<Arg>& extents,
+              Loc loc = Loc::here());
+Tensor inout(const std::string& name, DType dtype, const std::vector<Arg>& extents,
+             Loc loc = Loc::here());
+Tensor workspace(const std::string& name, DType dtype, const std::vector<Arg>& extents,
+                 Loc loc = Loc::here());
+
+// Starts a launch over a grid of 1 to 3 extents: what follows, up to the next launch or the end of
+// the kernel, runs in every block. Returns the block's indices, 0 for those left out.
+std::array<Expr, 3> launch(const std::vector<Arg>& extents, Loc loc = Loc::here());
+
+}  // namespace kiln

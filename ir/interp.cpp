@@ -1,0 +1,269 @@
+// Structure: launches, loops, branches, storage. Blocks run one after the other, each region's ops
+// in order. A `selected` loop collects its indices before its first iteration.
+#include "ir/interp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/error.h"
+#include "ir/interp_impl.h"
+#include "ir/walk.h"
+
+namespace kiln {
+
+// Contents of a new workspace: not a number in every float format, −1, true.
+static constexpr std::byte kPoison{0xFF};
+
+void interpret(const Kernel& kernel, const Bindings& bindings, const InterpOptions& options) {
+  Interpreter(kernel, bindings, options).run();
+}
+
+Interpreter::Interpreter(const Kernel& kernel, const Bindings& bindings,
+                         const InterpOptions& options)
+    : kernel_(kernel),
+      options_(options),
+      top_(kernel, bindings.dims, bindings.params),
+      scalars_(kernel.value_count()),
+      views_(kernel.value_count()),
+      storages_(kernel.value_count()) {
+  for (OpId id : kernel_.region(kernel_.body).ops) {
+    const Op& op = kernel_.op(id);
+    if (op.code == OpCode::Tensor) {
+      bind(op, bindings);
+    } else if (op.result) {
+      scalars_[op.result.id] = top_.scalar(op.result);
+    }
+    for (RegionId region : op.regions) decode(region);
+  }
+}
+
+void Interpreter::decode(RegionId region) {
+  if (code_.size() <= region.id) code_.resize(region.id + 1);
+  std::vector<Inst> code;
+  for (OpId id : kernel_.region(region).ops) {
+    const Op& op = kernel_.op(id);
+    Inst inst{&op, op.result ? dtype(op.result) : I32, Comparison::Eq, {}};
+    if (op.code == OpCode::Compare) inst.comparison = comparison_of(op);
+    if (op.code == OpCode::Const) inst.constant = constant_value(kernel_, op);
+    if (op.code == OpCode::Parallel) {
+      ParallelPlan plan{op.ints("extents"), {}};
+      for (const Access& access : accesses_deep(kernel_, op))
+        if (access.effect != Effect::Read) plan.stored.push_back(access.base);
+      plans_.emplace(&op, std::move(plan));
+    }
+    code.push_back(inst);
+    for (RegionId inner : op.regions) decode(inner);
+  }
+  code_[region.id] = std::move(code);
+}
+
+// What the runtime checks more fully before it gets here; a mistake must not become a wild access.
+static void check_binding(const Op& op, const Type& type, const Shape& shape,
+                          const Memory& memory) {
+  const std::string& name = op.word("name");
+  if (memory.dtype != type.dtype)
+    throw UserError(op.loc, fmt::format("tensor '{}': expected {}, got {}", name,
+                                        kiln::name(type.dtype), kiln::name(memory.dtype)));
+  if (memory.shape != shape)
+    throw UserError(op.loc, fmt::format("tensor '{}': expected shape {}, got {}", name, str(shape),
+                                        str(memory.shape)));
+  if (memory.strides.size() != shape.size())
+    throw UserError(op.loc, fmt::format("tensor '{}': expected {} strides, got {}", name,
+                                        shape.size(), memory.strides.size()));
+  if (!memory.data && count(shape) > 0)
+    throw UserError(op.loc, fmt::format("tensor '{}': expected memory for {} elements, got none",
+                                        name, count(shape)));
+}
+
+void Interpreter::bind(const Op& op, const Bindings& bindings) {
+  const std::string& name = op.word("name");
+  const Type& type = kernel_.type(op.result);
+  Shape shape = top_.shape(op);
+  Memory memory;
+  if (op.word("role") == "workspace") {
+    workspaces_.emplace_back(static_cast<size_t>(count(shape)) * size_of(type.dtype), kPoison);
+    memory = Memory::contiguous(workspaces_.back().data(), type.dtype, shape);
+  } else {
+    auto found = bindings.tensors.find(name);
+    if (found == bindings.tensors.end())
+      throw UserError(op.loc, fmt::format("tensor '{}' is not bound: expected {} of shape {}", name,
+                                          kiln::name(type.dtype), str(shape)));
+    memory = found->second;
+    check_binding(op, type, shape, memory);
+  }
+  auto storage = std::make_unique<Storage>();
+  storage->type = type;
+  storage->extents = shape;
+  storage->strides = memory.strides;
+  // Never null, so that it tells tensors from tiles; an empty tensor is not accessed.
+  storage->bytes = memory.data ? static_cast<std::byte*>(memory.data)
+                               : reinterpret_cast<std::byte*>(storage.get());
+  views_[op.result.id] = View::whole(*storage);
+  storages_[op.result.id] = std::move(storage);
+}
+
+void Interpreter::run() {
+  for (OpId id : kernel_.region(kernel_.body).ops)
+    if (kernel_.op(id).code == OpCode::Launch) run_launch(kernel_.op(id));
+}
+
+void Interpreter::run_launch(const Op& op) {
+  const std::vector<int64_t> grid = top_.grid(op);
+  const std::vector<Value>& args = kernel_.region(op.regions[0]).args;
+  const int64_t blocks = grid[0] * grid[1] * grid[2];
+  for (int64_t i = 0; i < blocks; ++i) {
+    int64_t block = options_.reverse_blocks ? blocks - 1 - i : i;
+    int64_t index[] = {block % grid[0], block / grid[0] % grid[1], block / (grid[0] * grid[1])};
+    for (size_t axis = 0; axis < args.size(); ++axis) set_i32(args[axis], index[axis]);
+    run_region(op.regions[0]);
+  }
+}
+
+void Interpreter::run_region(RegionId region) {
+  for (const Inst& inst : code_[region.id]) run_inst(inst);
+}
+
+void Interpreter::run_inst(const Inst& inst) {
+  const Op& op = *inst.op;
+  switch (op.code) {
+    case OpCode::Const: scalars_[op.result.id] = inst.constant; return;
+    case OpCode::For: return run_for(op);
+    case OpCode::Selected: return run_selected(op);
+    case OpCode::If: {
+      size_t branch = integer(op.operands[0]) ? 0 : 1;
+      if (branch < op.regions.size()) run_region(op.regions[branch]);
+      return;
+    }
+    case OpCode::Parallel: return run_parallel(op);
+    case OpCode::Alloc: return run_alloc(op);
+    case OpCode::Slice: return run_slice(op);
+    case OpCode::Load: return run_load(op);
+    case OpCode::Store: return run_store(op);
+    case OpCode::Copy: return run_copy(*this, op);
+    case OpCode::Fill: return run_fill(*this, op);
+    case OpCode::Gemm: return run_gemm(*this, op);
+    case OpCode::Reduce: return run_reduce(*this, op);
+    case OpCode::SoftmaxStep: return run_softmax_step(*this, op);
+    case OpCode::ScaleRows: return run_scale_rows(*this, op);
+    case OpCode::SoftmaxFinish: return run_softmax_finish(*this, op);
+    default: return run_scalar(inst);
+  }
+}
+
+void Interpreter::run_scalar(const Inst& inst) {
+  const Op& op = *inst.op;
+  if (!is_scalar_op(op.code))
+    throw InternalError(op.loc, fmt::format("{} inside a launch", info(op.code).name));
+  Scalar in[3];
+  for (size_t i = 0; i < op.operands.size(); ++i) in[i] = scalar(op.operands[i]);
+  scalars_[op.result.id] = apply(op.code, inst.result, inst.comparison, in);
+}
+
+void Interpreter::run_for(const Op& op) {
+  int64_t begin = integer(op.operands[0]), end = integer(op.operands[1]);
+  int64_t step = integer(op.operands[2]);
+  if (step <= 0) throw UserError(op.loc, fmt::format("for: expected a step above 0, got {}", step));
+  for (int64_t i = begin; i < end; i += step) {
+    set_i32(kernel_.region(op.regions[0]).args[0], i);
+    run_region(op.regions[0]);
+  }
+}
+
+std::vector<int64_t> Interpreter::selected_indices(const Op& op) const {
+  const View& row = view(op.operands[0]);
+  const bool is_list = dtype(op.operands[0]) == I32;
+  int64_t length = count(row.extents);
+  if (is_list && op.operand(2)) length = std::min(length, integer(op.operands[2]));
+  const int64_t limit = op.operand(1) ? integer(op.operands[1]) : INT64_MAX;
+
+  std::vector<int64_t> indices;
+  std::unordered_set<int64_t> seen;
+  Shape at(row.extents.size(), 0);
+  auto axis =
+      std::find_if(row.extents.begin(), row.extents.end(), [](int64_t e) { return e != 1; });
+  for (int64_t i = 0; i < length; ++i) {
+    if (axis != row.extents.end()) at[static_cast<size_t>(axis - row.extents.begin())] = i;
+    auto offset = row.locate(at.data());
+    if (!offset) continue;  // beyond the tensor nothing is selected
+    int64_t element = read_element(op, *row.base, *offset).i;
+    if (!is_list && element == 0) continue;
+    int64_t index = is_list ? element : i;
+    if (index >= 0 && index < limit && seen.insert(index).second) indices.push_back(index);
+  }
+  if (options_.reverse_selected && !op.flag("ordered"))
+    std::reverse(indices.begin(), indices.end());
+  return indices;
+}
+
+void Interpreter::run_selected(const Op& op) {
+  for (int64_t index : selected_indices(op)) {
+    set_i32(kernel_.region(op.regions[0]).args[0], index);
+    run_region(op.regions[0]);
+  }
+}
+
+void Interpreter::run_parallel(const Op& op) {
+  const ParallelPlan& plan = plans_.at(&op);
+  const std::vector<Value>& args = kernel_.region(op.regions[0]).args;
+  std::vector<Storage*> stored;
+  for (Value base : plan.stored) stored.push_back(storages_[base.id].get());
+  races_.begin(plan.extents, stored);
+  const int64_t points = count(plan.extents);
+  for (Value arg : args) set_i32(arg, 0);
+  for (int64_t point = 0; point < points; ++point) {
+    races_.enter(static_cast<uint64_t>(point));
+    run_region(op.regions[0]);
+    for (size_t axis = args.size(); axis-- > 0;) {
+      if (++scalars_[args[axis].id].i < plan.extents[axis]) break;
+      scalars_[args[axis].id].i = 0;
+    }
+  }
+  races_.end();
+}
+
+void Interpreter::run_alloc(const Op& op) {
+  std::unique_ptr<Storage>& storage = storages_[op.result.id];
+  if (!storage) {
+    storage = std::make_unique<Storage>();
+    storage->type = kernel_.type(op.result);
+    storage->extents = storage->type.shape;
+    storage->strides = Memory::contiguous(nullptr, I8, storage->extents).strides;
+    storage->cells.resize(static_cast<size_t>(count(storage->extents)));
+    views_[op.result.id] = View::whole(*storage);
+  }
+  storage->written.assign(storage->cells.size(), 0);
+}
+
+// The values of operands[first…] in a buffer that the next call overwrites.
+const int64_t* Interpreter::index_of(const Op& op, size_t first) {
+  index_.clear();
+  for (size_t i = first; i < op.operands.size(); ++i) index_.push_back(integer(op.operands[i]));
+  return index_.data();
+}
+
+void Interpreter::run_slice(const Op& op) {
+  index_of(op, 1);
+  views_[op.result.id] = view(op.operands[0]).slice(index_, kernel_.type(op.result).shape);
+}
+
+void Interpreter::run_load(const Op& op) {
+  const View& from = view(op.operands[0]);
+  Scalar value = convert(Scalar::of_int(I32, 0), from.base->type.dtype);
+  if (auto offset = from.locate(index_of(op, 1))) {
+    races_.read(op, *from.base, *offset);
+    value = read_element(op, *from.base, *offset);
+  }
+  scalars_[op.result.id] = value;
+}
+
+void Interpreter::run_store(const Op& op) {
+  const View& into = view(op.operands[1]);
+  if (auto offset = into.locate(index_of(op, 2))) {
+    races_.write(op, *into.base, *offset);
+    write_element(*into.base, *offset, convert(scalar(op.operands[0]), into.base->type.dtype));
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,185 @@
+#include "ir/interp_storage_impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/error.h"
+
+namespace kiln {
+namespace {
+
+std::string_view op_name(const Op& op) {
+  return info(op.code).name;
+}
+
+// The index of an element of a tile. Tensors have any strides, so theirs cannot be recovered.
+std::string element_text(const Storage& storage, int64_t offset) {
+  if (storage.bytes) return fmt::format("offset {}", offset);
+  Shape index(storage.extents.size());
+  for (size_t axis = index.size(); axis-- > 0;) {
+    index[axis] = offset % storage.extents[axis];
+    offset /= storage.extents[axis];
+  }
+  return str(index);
+}
+
+// Calls visit(index) for every point of a box, the last axis fastest.
+template <class Visit>
+void for_each_index(const Shape& extents, Visit&& visit) {
+  if (count(extents) == 0) return;
+  Shape index(extents.size(), 0);
+  while (true) {
+    visit(index.data());
+    size_t axis = extents.size();
+    while (axis-- > 0) {
+      if (++index[axis] < extents[axis]) break;
+      index[axis] = 0;
+    }
+    if (axis == static_cast<size_t>(-1)) return;
+  }
+}
+
+}  // namespace
+
+View View::whole(Storage& base) {
+  Shape zero(base.extents.size(), 0);
+  return {&base, base.extents, zero, zero, base.extents};
+}
+
+View View::slice(const Shape& index, const Shape& sizes) const {
+  View view = *this;
+  for (size_t axis = 0; axis < index.size(); ++axis) {
+    int64_t size =
+        sizes[axis] == kDynamic ? std::max<int64_t>(0, extents[axis] - index[axis]) : sizes[axis];
+    view.extents[axis] = size;
+    view.origin[axis] += index[axis];
+    view.low[axis] = std::max(low[axis], view.origin[axis]);
+    view.high[axis] = std::min(high[axis], view.origin[axis] + size);
+  }
+  return view;
+}
+
+std::optional<int64_t> View::locate(const int64_t* index) const {
+  int64_t offset = 0;
+  for (size_t axis = 0; axis < extents.size(); ++axis) {
+    int64_t at = origin[axis] + index[axis];
+    if (at < low[axis] || at >= high[axis]) return std::nullopt;
+    offset += at * base->strides[axis];
+  }
+  return offset;
+}
+
+Scalar read_element(const Op& op, const Storage& storage, int64_t offset) {
+  if (storage.bytes) {
+    Scalar value =
+        load_element(storage.type.dtype,
+                     storage.bytes + offset * static_cast<int64_t>(size_of(storage.type.dtype)));
+    if (value.dtype == Bool) value.i = value.i != 0;
+    return value;
+  }
+  if (!storage.written[static_cast<size_t>(offset)])
+    throw UserError(op.loc,
+                    fmt::format("{} reads element {} of {}, which was never written", op_name(op),
+                                element_text(storage, offset), str(storage.type)),
+                    "write it first (fill, clear or copy)");
+  return storage.cells[static_cast<size_t>(offset)];
+}
+
+void write_element(Storage& storage, int64_t offset, const Scalar& value) {
+  if (storage.bytes) {
+    store_element(value,
+                  storage.bytes + offset * static_cast<int64_t>(size_of(storage.type.dtype)));
+  } else {
+    storage.cells[static_cast<size_t>(offset)] = value;
+    storage.written[static_cast<size_t>(offset)] = 1;
+  }
+}
+
+std::vector<Scalar> gather(const Op& op, const View& view, const Scalar& outside) {
+  std::vector<Scalar> values;
+  values.reserve(static_cast<size_t>(count(view.extents)));
+  for_each_index(view.extents, [&](const int64_t* index) {
+    auto offset = view.locate(index);
+    values.push_back(offset ? read_element(op, *view.base, *offset) : outside);
+  });
+  return values;
+}
+
+void scatter(const View& view, const std::vector<Scalar>& values) {
+  size_t next = 0;
+  for_each_index(view.extents, [&](const int64_t* index) {
+    if (auto offset = view.locate(index)) write_element(*view.base, *offset, values[next]);
+    ++next;
+  });
+}
+
+void RaceDetector::begin(const std::vector<int64_t>& extents, const std::vector<Storage*>& stored) {
+  extents_ = extents;
+  stored_ = stored;
+  active_ = true;
+  global_ = false;
+  first_ = many_ + 1;
+  many_ = first_ + static_cast<uint64_t>(count(extents));
+  global_touched_.clear();
+  for (Storage* storage : stored) {
+    global_ |= storage->bytes != nullptr;
+    storage->tracked = true;
+    storage->touched.resize(storage->cells.size());
+  }
+}
+
+void RaceDetector::end() {
+  for (Storage* storage : stored_) storage->tracked = false;
+  active_ = false;
+}
+
+// Tensors may overlap in memory, so one that is stored to makes all of them watched, by address.
+bool RaceDetector::watches(const Storage& storage) const {
+  return active_ && (storage.bytes ? global_ : storage.tracked);
+}
+
+Touch& RaceDetector::touch(Storage& storage, int64_t offset) {
+  if (!storage.bytes) return storage.touched[static_cast<size_t>(offset)];
+  return global_touched_[storage.bytes +
+                         offset * static_cast<int64_t>(size_of(storage.type.dtype))];
+}
+
+void RaceDetector::read(const Op& op, Storage& storage, int64_t offset) {
+  if (!watches(storage)) return;
+  Touch& touched = touch(storage, offset);
+  if (fresh(touched.writer) && touched.writer != iteration_)
+    fail(op, storage, offset, "reads", touched.writer, "writes");
+  touched.reader = fresh(touched.reader) && touched.reader != iteration_ ? many_ : iteration_;
+}
+
+void RaceDetector::write(const Op& op, Storage& storage, int64_t offset) {
+  if (!watches(storage)) return;
+  Touch& touched = touch(storage, offset);
+  if (fresh(touched.writer) && touched.writer != iteration_)
+    fail(op, storage, offset, "writes", touched.writer, "writes");
+  if (fresh(touched.reader) && touched.reader != iteration_)
+    fail(op, storage, offset, "writes", touched.reader, "reads");
+  touched.writer = iteration_;
+}
+
+void RaceDetector::fail(const Op& op, const Storage& storage, int64_t offset, const char* does,
+                        uint64_t other, const char* did) const {
+  auto iteration = [&](uint64_t stamp) {
+    if (stamp == many_) return std::string("another iteration");
+    int64_t rest = static_cast<int64_t>(stamp - first_);
+    Shape index(extents_.size());
+    for (size_t axis = index.size(); axis-- > 0;) {
+      index[axis] = rest % extents_[axis];
+      rest /= extents_[axis];
+    }
+    return "iteration " + str(index);
+  };
+  throw UserError(
+      op.loc,
+      fmt::format("parallel: {} {} element {} of {}, which {} {}", iteration(iteration_), does,
+                  element_text(storage, offset), str(storage.type), iteration(other), did),
+      "iterations run in any order: give each its own elements, or use reduce");
+}
+
+}  // namespace kiln

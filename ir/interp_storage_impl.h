@@ -1,0 +1,80 @@
+// Tensors, tiles and views while the interpreter runs: bounds, undefined elements, races.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/kernel.h"
+#include "ir/memory.h"
+
+namespace kiln {
+
+// Who touched an element in the current `parallel`, as stamps that never repeat in a run.
+struct Touch {
+  uint64_t writer = 0;
+  uint64_t reader = 0;
+};
+
+// A tensor (bytes of the caller or of a workspace) or a tile (values, with a mark for each
+// written).
+struct Storage {
+  Type type;
+  Shape extents;
+  Shape strides;  // in elements
+  std::byte* bytes = nullptr;
+  std::vector<Scalar> cells;
+  std::vector<uint8_t> written;
+  std::vector<Touch> touched;
+  bool tracked = false;  // races are looked for
+};
+
+// A rectangle of a storage. An element is inside if every view of the chain and the storage hold
+// it: a slice of a slice does not see past the outer one.
+struct View {
+  Storage* base = nullptr;
+  Shape extents;
+  Shape origin;     // of the view, in the base's coordinates
+  Shape low, high;  // of what is inside, in the base's coordinates
+
+  static View whole(Storage& base);
+  View slice(const Shape& index, const Shape& sizes) const;  // kDynamic: to the end of the axis
+  // Where the element at `index` (of the view) lies in the base; none if outside.
+  std::optional<int64_t> locate(const int64_t* index) const;
+};
+
+// Finds iterations of one `parallel` that touch the same element.
+class RaceDetector {
+ public:
+  // Between begin and end, accesses to the stored-to storages are recorded.
+  void begin(const std::vector<int64_t>& extents, const std::vector<Storage*>& stored);
+  void end();
+  void enter(uint64_t iteration) { iteration_ = first_ + iteration; }
+  void read(const Op& op, Storage& storage, int64_t offset);
+  void write(const Op& op, Storage& storage, int64_t offset);
+
+ private:
+  Touch& touch(Storage& storage, int64_t offset);
+  bool watches(const Storage& storage) const;
+  bool fresh(uint64_t stamp) const { return stamp >= first_; }
+  [[noreturn]] void fail(const Op& op, const Storage& storage, int64_t offset, const char* does,
+                         uint64_t other, const char* did) const;
+
+  std::vector<int64_t> extents_;
+  std::vector<Storage*> stored_;
+  bool active_ = false, global_ = false;
+  uint64_t first_ = 1, many_ = 1,
+           iteration_ = 1;  // stamps of this parallel; many_: several readers
+  std::unordered_map<const std::byte*, Touch> global_touched_;
+};
+
+// One element. Reading one that was never written is a UserError at the op.
+Scalar read_element(const Op& op, const Storage& storage, int64_t offset);
+void write_element(Storage& storage, int64_t offset,
+                   const Scalar& value);  // of the storage's dtype
+
+// All elements of a view in row-major order; those outside are `outside`, or left alone.
+std::vector<Scalar> gather(const Op& op, const View& view, const Scalar& outside);
+void scatter(const View& view, const std::vector<Scalar>& values);
+
+}  // namespace kiln

@@ -1,0 +1,340 @@
+// The law of the IR. The rule marked † holds for what a person wrote (IrStage::Traced) only.
+//
+// Form
+//  - An op stands where the table allows it: `top` ops in the kernel's body, `inner` ops inside a
+//    launch, so launches do not nest.
+//  - Operands, attributes, regions and result are those of the table: number, kind, type, words.
+//  - A value is used after its definition, in the region that defines it or in regions inside it.
+//  - An op stands in one region, a region belongs to one op.
+// Interface
+//  - Names of dims, params and tensors are not empty, and unique. A dim is i32.
+//  - A tensor has one i32 operand for each `?`; its other extents are 0 or more.
+//  - A launch has 1 to 3 i32 extents and as many i32 arguments.
+//  - A tensor of role `input` is not written, one of role `output` not read, nor through views.
+// Structure
+//  - for: i32 bounds, one i32 argument; `unroll` has constant bounds; a constant step is above 0.
+//  - selected: at most one axis of the row is not 1; bool, i8 or i32; not a fragment; `count` goes
+//    with i32 only; the body does not write the row. One i32 argument.
+//  - if: a bool condition; no arguments.
+//  - parallel: positive extents, an i32 argument an axis; holds scalar ops, loads, stores only.
+//  - In a parallel, fragments follow the law in the table: own indices at most once each, 0 on an
+//    axis of extent 1; stored to: the loop's extents, every index. Outside, only fragments of
+//    rank 0 are loaded and stored. Never through views.
+// Storage
+//  - A tile is shared or a fragment, of positive static extents, at most 2^24 elements.
+//  - A slice has its base's space, dtype and rank, and extents above 0 or `?`. † It is not larger
+//    than a static extent, and from a constant index it does not leave one.
+//  - copy: static shapes that agree once extents of 1 are dropped; `pad` is exact in the source's
+//    dtype. fill: static shape.
+//  - load gives the base's dtype. Indices are i32, one an axis.
+//  - An op on whole tiles does not name storage that it writes in another operand.
+// Tile ops
+//  - gemm: on-chip a, b of one dtype; c a fragment; matrices once extents of 1 in front are
+//  dropped;
+//    extents and dtypes fit. Any positive M, N, K.
+//  - reduce: on-chip; dim within the rank; the destination has the axis removed or of extent 1; one
+//    dtype, or any two floats; max, min, sum, absmax of numbers, and, or, xor of integers and bool.
+//  - softmax ops: fragments of f32, p a tile of any float; shapes agree; scale is f32, and finite
+//    and above 0 if it is constant.
+// Scalars
+//  - Operands agree in dtype, and the result has it, but for compare (bool), select and cast.
+//  - A const is exactly representable in its type.
+//  - div: floats. floordiv, floormod, shl, shr: integers. and, or, xor, not: integers and bool.
+//    fma: f32, f64. exp … ceil: f16, bf16, f32, f64. add, sub, mul, min, max, neg, abs: numbers.
+#include "ir/verify.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ir/error.h"
+#include "ir/verify_impl.h"
+#include "ir/walk.h"
+
+namespace kiln {
+
+void Law::fail(const Op& op, const std::string& message, const std::string& hint) const {
+  throw UserError(op.loc, fmt::format("{}: {}", info(op.code).name, message), hint);
+}
+
+std::string operand_name(const Op& op, size_t operand) {
+  const OpInfo& row = info(op.code);
+  const OperandInfo& described = row.operand(operand);
+  if (!described.repeated) return fmt::format("'{}'", described.name);
+  return fmt::format("'{}' {}", described.name, operand - (row.operands.size() - 1));
+}
+
+std::string brief(const Type& type) {
+  if (type.shape.empty()) return std::string(name(type.dtype));
+  std::vector<std::string> extents;
+  for (int64_t extent : type.shape)
+    extents.push_back(extent == kDynamic ? "?" : std::to_string(extent));
+  return fmt::format("{} {}", fmt::join(extents, "x"), name(type.dtype));
+}
+
+void Law::require_i32(const Op& op, size_t operand) const {
+  const Type& got = type(op.operands[operand]);
+  if (got != Type::scalar(I32))
+    fail(op, fmt::format("{}: expected i32, got {}", operand_name(op, operand), str(got)),
+         got.is_scalar() ? "cast it to i32" : "");
+}
+
+void Law::require_index(const Op& op, size_t first, const Type& base) const {
+  size_t given = op.operands.size() - first;
+  if (given != base.shape.size())
+    fail(op,
+         fmt::format("expected {} indices for {}, got {}", base.shape.size(), str(base), given));
+  for (size_t i = first; i < op.operands.size(); ++i) require_i32(op, i);
+}
+
+namespace {
+
+// Walks all regions, keeping the set of visible values.
+class Verifier {
+ public:
+  Verifier(const Kernel& kernel, IrStage stage)
+      : law_{kernel, stage}, kernel_(kernel), visible_(kernel.value_count(), false) {}
+
+  void run() {
+    check_names();
+    check_region(kernel_.body, true);
+  }
+
+  void run_op(OpId id, OpId parallel) {
+    visible_.assign(kernel_.value_count(), true);
+    if (parallel) law_.parallel = &kernel_.op(parallel);
+    check_alone(id, !info(kernel_.op(id).code).inner);
+  }
+
+ private:
+  void check_names() const;
+  void check_region(RegionId region, bool top);
+  void check_op(OpId id, bool top);
+  void check_alone(OpId id, bool top) const;
+  void check_place(const Op& op, bool top) const;
+  void check_operands(const Op& op) const;
+  void check_attrs(const Op& op) const;
+  void check_result(OpId id) const;
+  void check_roles(const Op& op) const;
+  void check_aliases(const Op& op) const;
+  void check_rules(const Op& op) const;
+
+  Law law_;
+  const Kernel& kernel_;
+  std::vector<bool> visible_;
+  std::vector<bool> seen_regions_;
+};
+
+void Verifier::check_names() const {
+  std::vector<std::string> names;
+  for (OpId id : kernel_.region(kernel_.body).ops) {
+    const Op& op = kernel_.op(id);
+    if (op.code != OpCode::Dim && op.code != OpCode::Param && op.code != OpCode::Tensor) continue;
+    const AttrValue* value = op.attrs.find("name");
+    const std::string* name = value ? std::get_if<std::string>(value) : nullptr;
+    if (!name) continue;  // check_attrs says what is wrong
+    if (name->empty()) law_.fail(op, "the name is empty");
+    if (std::find(names.begin(), names.end(), *name) != names.end())
+      law_.fail(op, fmt::format("the name '{}' is taken", *name),
+                "dims, params and tensors of a kernel need different names");
+    names.push_back(*name);
+  }
+}
+
+void Verifier::check_region(RegionId region, bool top) {
+  if (seen_regions_.size() <= region.id) seen_regions_.resize(region.id + 1);
+  if (seen_regions_[region.id]) throw InternalError("a region belongs to two ops");
+  seen_regions_[region.id] = true;
+  for (Value arg : kernel_.region(region).args) visible_[arg.id] = true;
+  for (OpId id : kernel_.region(region).ops) {
+    check_op(id, top);
+    if (Value result = kernel_.op(id).result) visible_[result.id] = true;
+  }
+  for (OpId id : kernel_.region(region).ops)
+    if (Value result = kernel_.op(id).result) visible_[result.id] = false;
+  for (Value arg : kernel_.region(region).args) visible_[arg.id] = false;
+}
+
+void Verifier::check_op(OpId id, bool top) {
+  check_alone(id, top);
+  const Op& op = kernel_.op(id);
+  const Op* outer = law_.parallel;
+  if (op.code == OpCode::Parallel) law_.parallel = &op;
+  for (RegionId region : op.regions) check_region(region, false);
+  law_.parallel = outer;
+}
+
+void Verifier::check_alone(OpId id, bool top) const {
+  const Op& op = kernel_.op(id);
+  check_place(op, top);
+  check_operands(op);
+  check_attrs(op);
+  check_result(id);
+  const OpInfo& row = info(op.code);
+  int regions = static_cast<int>(op.regions.size());
+  if (regions < row.min_regions || regions > row.max_regions)
+    law_.fail(op, fmt::format("expected {} to {} regions, got {}", row.min_regions, row.max_regions,
+                              regions));
+  check_roles(op);
+  check_aliases(op);
+  check_rules(op);
+}
+
+void Verifier::check_place(const Op& op, bool top) const {
+  const OpInfo& row = info(op.code);
+  if (top && !row.top) law_.fail(op, "stands outside a launch", "move it into the launch");
+  if (!top && !row.inner)
+    law_.fail(op, "stands inside a launch; expected the top level of the kernel",
+              op.code == OpCode::Launch ? "launches of a kernel follow each other" : "");
+  if (!law_.parallel) return;
+  if (op.code == OpCode::Load || op.code == OpCode::Store || op.code >= OpCode::Const) return;
+  law_.fail(op, "stands inside a parallel, which holds scalar ops, loads and stores only",
+            op.code == OpCode::If ? "use select for a condition" : "move it out of the parallel");
+}
+
+// Storage is named by operands with an effect, and by the base of a slice.
+void Verifier::check_operands(const Op& op) const {
+  const OpInfo& row = info(op.code);
+  const size_t given = op.operands.size();
+  size_t fewest = row.operands.size();  // a required operand may follow an optional one
+  while (fewest > 0 && (row.operands[fewest - 1].optional || row.operands[fewest - 1].repeated))
+    --fewest;
+  if (given < fewest || given > static_cast<size_t>(row.max_operands()))
+    law_.fail(op, fmt::format("expected {}{} operands, got {}",
+                              fewest == row.operands.size() ? "" : "at least ", fewest, given));
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const OperandInfo& described = row.operand(i);
+    Value value = op.operands[i];
+    if (!value) {
+      if (!described.optional) law_.fail(op, operand_name(op, i) + " is missing");
+      continue;
+    }
+    if (value.id >= visible_.size() || !visible_[value.id])
+      law_.fail(op, operand_name(op, i) + " is used where it is not defined",
+                "a value lives from its definition to the end of the region around it");
+    const Type& type = kernel_.type(value);
+    bool storage = described.effect != Effect::None || (op.code == OpCode::Slice && i == 0);
+    if (storage != type.is_storage())
+      law_.fail(op,
+                fmt::format("{}: expected {}, got {}", operand_name(op, i),
+                            storage ? "a tensor, tile or view" : "a scalar", str(type)),
+                storage ? "" : "load an element of it");
+  }
+}
+
+bool fits(AttrType type, const AttrValue& value) {
+  switch (type) {
+    case AttrType::Bool: return std::holds_alternative<bool>(value);
+    case AttrType::Int: return std::holds_alternative<int64_t>(value);
+    case AttrType::Float: return std::holds_alternative<double>(value);
+    case AttrType::Number:
+      return std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+    case AttrType::Word:
+    case AttrType::Text: return std::holds_alternative<std::string>(value);
+    case AttrType::Ints: return std::holds_alternative<std::vector<int64_t>>(value);
+  }
+  return false;
+}
+
+void Verifier::check_attrs(const Op& op) const {
+  const OpInfo& row = info(op.code);
+  for (const auto& [key, value] : op.attrs.entries()) {
+    const AttrInfo* attr = row.attr(key);
+    if (!attr) law_.fail(op, fmt::format("has no attribute '{}'", key));
+    if (!fits(attr->type, value))
+      law_.fail(op, fmt::format("attribute '{}' has a value of the wrong type", key));
+    const auto* word = std::get_if<std::string>(&value);
+    if (attr->type == AttrType::Word &&
+        std::find(attr->words.begin(), attr->words.end(), *word) == attr->words.end())
+      law_.fail(op, fmt::format("attribute '{}': expected one of {}, got '{}'", key,
+                                fmt::join(attr->words, ", "), *word));
+  }
+  for (const AttrInfo& attr : row.attrs)
+    if (!attr.default_value && !op.attrs.find(attr.name))
+      law_.fail(op, fmt::format("attribute '{}' is missing", attr.name));
+}
+
+void Verifier::check_result(OpId id) const {
+  const Op& op = kernel_.op(id);
+  if (info(op.code).has_result != static_cast<bool>(op.result))
+    law_.fail(op, op.result ? "has no result" : "expected a result, got none");
+  if (op.result && kernel_.def(op.result) != id)
+    throw InternalError(op.loc, "a result belongs to two ops");
+  if (!op.result) return;
+  Kind expected = op.code == OpCode::Tensor  ? Kind::Tensor
+                  : op.code == OpCode::Alloc ? Kind::Tile
+                  : op.code == OpCode::Slice ? Kind::View
+                                             : Kind::Scalar;
+  const Type& type = kernel_.type(op.result);
+  static constexpr const char* kNames[] = {"a scalar", "a tensor", "a tile", "a view"};
+  if (type.kind != expected)
+    law_.fail(op, fmt::format("the result: expected {}, got {}",
+                              kNames[static_cast<size_t>(expected)], str(type)));
+}
+
+// Inputs are not written, outputs not read.
+void Verifier::check_roles(const Op& op) const {
+  const OpInfo& row = info(op.code);
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    Effect effect = row.operand(i).effect;
+    if (!op.operands[i] || effect == Effect::None) continue;
+    const Op* tensor = kernel_.def_as(base_of(kernel_, op.operands[i]), OpCode::Tensor);
+    if (!tensor) continue;
+    const std::string& role = tensor->word("role");
+    if (effect != Effect::Read && role == "input")
+      law_.fail(op, fmt::format("writes '{}', which is an input", tensor->word("name")),
+                "declare it output, inout or workspace");
+    if (effect == Effect::Read && role == "output")
+      law_.fail(op, fmt::format("reads '{}', which is an output", tensor->word("name")),
+                "declare it inout or workspace");
+  }
+}
+
+void Verifier::check_aliases(const Op& op) const {
+  std::vector<Access> found = accesses(kernel_, op);
+  for (size_t i = 0; i < found.size(); ++i)
+    for (size_t j = 0; j < found.size(); ++j)
+      if (i != j && found[i].base == found[j].base && found[i].effect != Effect::Read)
+        law_.fail(op,
+                  fmt::format("writes {} and also uses it as another operand",
+                              str(kernel_.type(found[i].base))),
+                  "go through another tile");
+}
+
+void Verifier::check_rules(const Op& op) const {
+  switch (op.code) {
+    case OpCode::Dim:
+    case OpCode::Param:
+    case OpCode::Tensor:
+    case OpCode::Launch: return check_interface(law_, op);
+    case OpCode::For:
+    case OpCode::Selected:
+    case OpCode::If:
+    case OpCode::Parallel: return check_structure(law_, op);
+    case OpCode::Alloc:
+    case OpCode::Slice:
+    case OpCode::Copy:
+    case OpCode::Fill:
+    case OpCode::Load:
+    case OpCode::Store: return check_storage(law_, op);
+    case OpCode::Gemm:
+    case OpCode::Reduce: return check_tile_op(law_, op);
+    case OpCode::SoftmaxStep:
+    case OpCode::ScaleRows:
+    case OpCode::SoftmaxFinish: return check_softmax(law_, op);
+    default: return check_scalar(law_, op);
+  }
+}
+
+}  // namespace
+
+void verify(const Kernel& kernel, IrStage stage) {
+  Verifier(kernel, stage).run();
+}
+
+void verify_op(const Kernel& kernel, OpId op, OpId parallel) {
+  Verifier(kernel, IrStage::Traced).run_op(op, parallel);
+}
+
+}  // namespace kiln

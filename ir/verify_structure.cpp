@@ -1,0 +1,134 @@
+// Rules of the kernel's interface and of structured control flow.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/verify_impl.h"
+#include "ir/walk.h"
+
+namespace kiln {
+namespace {
+
+void require_arguments(const Law& law, const Op& op, size_t expected) {
+  for (RegionId region : op.regions) {
+    const std::vector<Value>& args = law.kernel.region(region).args;
+    if (args.size() != expected)
+      law.fail(op, fmt::format("expected {} region arguments, got {}", expected, args.size()));
+    for (Value arg : args)
+      if (law.type(arg) != Type::scalar(I32))
+        law.fail(op, fmt::format("region argument: expected i32, got {}", str(law.type(arg))));
+  }
+}
+
+void require_stages(const Law& law, const Op& op) {
+  if (op.integer("stages") < 0)
+    law.fail(op, fmt::format("stages: expected 0 or more, got {}", op.integer("stages")));
+}
+
+void check_tensor(const Law& law, const Op& op) {
+  const Type& type = law.type(op.result);
+  if (type.space != Space::Global)
+    law.fail(op, fmt::format("expected global memory, got {}", str(type)));
+  auto dynamic = std::count(type.shape.begin(), type.shape.end(), kDynamic);
+  if (static_cast<size_t>(dynamic) != op.operands.size())
+    law.fail(op, fmt::format("expected {} extents, one for each ? of {}, got {}", dynamic,
+                             str(type), op.operands.size()));
+  for (size_t i = 0; i < op.operands.size(); ++i) law.require_i32(op, i);
+  for (int64_t extent : type.shape)
+    if (extent < 0 && extent != kDynamic)
+      law.fail(op, fmt::format("expected extents of 0 or more, got {}", str(type)));
+}
+
+void check_launch(const Law& law, const Op& op) {
+  if (op.operands.empty() || op.operands.size() > 3)
+    law.fail(op, fmt::format("expected 1 to 3 extents, got {}", op.operands.size()));
+  for (size_t i = 0; i < op.operands.size(); ++i) law.require_i32(op, i);
+  require_arguments(law, op, op.operands.size());
+}
+
+void check_for(const Law& law, const Op& op) {
+  static constexpr const char* kNames[] = {"begin", "end", "step"};
+  for (size_t i = 0; i < 3; ++i) law.require_i32(op, i);
+  for (size_t i = 0; i < 3; ++i)
+    if (op.word("kind") == "unroll" && !constant_int(law.kernel, op.operands[i]))
+      law.fail(op,
+               fmt::format("unroll needs constant bounds; '{}' is known only when the kernel "
+                           "runs",
+                           kNames[i]),
+               "use serial");
+  auto step = constant_int(law.kernel, op.operands[2]);
+  if (step && *step <= 0) law.fail(op, fmt::format("expected a step above 0, got {}", *step));
+  require_stages(law, op);
+  require_arguments(law, op, 1);
+}
+
+void check_selected(const Law& law, const Op& op) {
+  const Type& row = law.type(op.operands[0]);
+  auto units = std::count(row.shape.begin(), row.shape.end(), 1);
+  if (row.rank() - units > 1)
+    law.fail(op, fmt::format("expected a row with one axis that is not 1, got {}", str(row)),
+             "slice it so that the other axes have extent 1");
+  if (row.dtype != Bool && row.dtype != I8 && row.dtype != I32)
+    law.fail(
+        op, fmt::format("expected a row of bool or i8 (a mask) or i32 (a list), got {}", str(row)));
+  if (row.space == Space::Fragment)
+    law.fail(op, fmt::format("expected a row in global or shared memory, got {}", str(row)),
+             "copy it to a shared tile first");
+  for (size_t i = 1; i < op.operands.size(); ++i)
+    if (op.operands[i]) law.require_i32(op, i);
+  if (op.operand(2) && row.dtype != I32)
+    law.fail(op, fmt::format("'count' goes with a list of i32; the row is {}", str(row)),
+             "use 'limit' for a mask");
+  Value base = base_of(law.kernel, op.operands[0]);
+  for (RegionId region : op.regions)
+    walk(law.kernel, region, [&](OpId id) {
+      for (const Access& access : accesses(law.kernel, law.kernel.op(id)))
+        if (access.base == base && access.effect != Effect::Read)
+          law.fail(law.kernel.op(id), "writes the row that the selected loop around it reads",
+                   "copy the row first");
+    });
+  require_stages(law, op);
+  require_arguments(law, op, 1);
+}
+
+void check_parallel(const Law& law, const Op& op) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  const Shape& extents = op.ints("extents");
+  int64_t points = 1;
+  for (int64_t extent : extents) {
+    if (extent < 1)
+      law.fail(op, fmt::format("expected extents of 1 or more, got {}", str(extents)));
+    if (extent > kMost / points) law.fail(op, fmt::format("{} is too large", str(extents)));
+    points *= extent;
+  }
+  require_arguments(law, op, extents.size());
+}
+
+}  // namespace
+
+void check_interface(const Law& law, const Op& op) {
+  switch (op.code) {
+    case OpCode::Dim:
+      if (law.type(op.result).dtype != I32)
+        law.fail(op, fmt::format("expected i32, got {}", str(law.type(op.result))));
+      return;
+    case OpCode::Tensor: return check_tensor(law, op);
+    case OpCode::Launch: return check_launch(law, op);
+    default: return;
+  }
+}
+
+void check_structure(const Law& law, const Op& op) {
+  switch (op.code) {
+    case OpCode::For: return check_for(law, op);
+    case OpCode::Selected: return check_selected(law, op);
+    case OpCode::Parallel: return check_parallel(law, op);
+    default: break;
+  }
+  if (law.type(op.operands[0]) != Type::scalar(Bool))
+    law.fail(op, fmt::format("condition: expected bool, got {}", str(law.type(op.operands[0]))),
+             "compare it with something");
+  require_arguments(law, op, 0);
+}
+
+}  // namespace kiln

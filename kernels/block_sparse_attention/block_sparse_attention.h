@@ -1,0 +1,102 @@
+// Block-sparse attention, forward: configuration, kernel, the callable, and the reference.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/kernel.h"
+#include "kernels/masks.h"
+#include "runtime/compile.h"
+
+namespace kiln {
+
+// How a caller says which key blocks a query block sees.
+enum class BlockForm : uint8_t { MaskBool, MaskI8, Lists, Dense };
+
+// What a kernel is compiled for; everything else (batch, heads, lengths, strides) is known at launch.
+struct AttentionConfig {
+  DType dtype = F16;  // of q, k, v, o: f16, bf16 or f32
+  int64_t dim = 128, dim_v = 128;
+  int64_t block_m = 64, block_n = 64;  // of the mask or lists
+  BlockForm form = BlockForm::MaskBool;
+  bool causal = false;
+  bool lse = false;            // also write the natural-log sum of exponentials of each row
+  bool written_out = false;    // spelled with reduce and exp instead of online_softmax
+  bool fast_math = true;
+  int64_t tile_m = 0, tile_n = 0;  // 0: chosen by tile_for; else a divisor of the block
+  int64_t stages = 2;              // blocks prefetched
+
+  bool operator==(const AttentionConfig&) const = default;
+};
+// UserError naming the field, its legal values and what it is; returns it with the tile filled in.
+AttentionConfig validated(AttentionConfig config);
+
+// Tile extents: divisors of the blocks, fit for the caches of one CPU core.
+struct TileShape {
+  int64_t m = 0, n = 0;
+};
+TileShape tile_for(const AttentionConfig& config);
+// The configurations that are measured and tested one by one.
+std::span<const AttentionConfig> shipped_attention_configs();
+
+// The DSL program. Its interface: q [batch, heads, seq, dim], k and v [batch, heads_kv, seq_kv, …],
+// o [batch, heads, seq, dim_v], lse f32 [batch, heads, seq] if asked for, mask [batch, heads,
+// rows, cols] or counts i32 [batch, heads, rows] and indices i32 [batch, heads, rows, entries];
+// param scale f32.
+Kernel block_sparse_attention_kernel(const AttentionConfig& config);
+
+// Tensors in the device's memory, any strides with a contiguous last axis. `scale` defaults to
+// 1 / sqrt(dim). A mask or lists may be larger than needed; the surplus is ignored.
+struct AttentionArgs {
+  Memory q, k, v, o;
+  std::optional<Memory> mask, counts, indices, lse;
+  std::optional<float> scale;
+};
+// UserError naming the argument, what was expected and what came.
+void check(const AttentionConfig& config, const AttentionArgs& args);
+float scale_of(const AttentionConfig& config, const AttentionArgs& args);
+BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args);
+
+// A compiled kernel; copies share it and may be called from many threads.
+class BlockSparseAttention {
+ public:
+  // Only checks and launches.
+  void operator()(const AttentionArgs& args) const;
+  const AttentionConfig& config() const { return config_; }
+
+ private:
+  friend BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config);
+  BlockSparseAttention(const AttentionConfig& config, Compiled compiled)
+      : config_(config), compiled_(std::move(compiled)) {}
+  AttentionConfig config_;
+  Compiled compiled_;
+};
+// Traces and compiles, or loads what was compiled before.
+BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config);
+
+// Plain float64 attention of chosen rows, on host memory; o and lse of the arguments are not touched.
+// `progress` is told the fraction done.
+struct AttentionReference {
+  std::vector<int64_t> rows;     // (b * heads + h) * seq + i, ascending
+  std::vector<double> o, lse;    // [rows, dim_v] and [rows]
+};
+AttentionReference attention_reference(const AttentionConfig& config, const AttentionArgs& args,
+                                       std::vector<int64_t> rows,
+                                       const std::function<void(double)>& progress = {});
+std::vector<int64_t> all_rows(const AttentionArgs& args);
+
+// The mask that the arguments mean, [batch, heads, rows, cols] bool, surplus and future blocks gone.
+Array effective_mask(const AttentionConfig& config, const AttentionArgs& args);
+
+// Work of a call: whole selected blocks, the diagonal ones too.
+struct AttentionWork {
+  BlockCount blocks;
+  double flops = 0, bytes = 0;
+};
+AttentionWork attention_work(const AttentionConfig& config, const AttentionArgs& args);
+
+}  // namespace kiln

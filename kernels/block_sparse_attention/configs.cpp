@@ -1,0 +1,80 @@
+// What block-sparse attention may be compiled for, and the tile it uses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ir/error.h"
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
+
+namespace kiln {
+namespace {
+
+void require_step(const char* field, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high || value % 16)
+    throw UserError(fmt::format("{}: expected a multiple of 16 from {} to {}, got {}", field, low,
+                                high, value));
+}
+
+void require_tile(const char* field, int64_t tile, const char* block_name, int64_t block) {
+  if (tile < 16 || tile % 16 || block % tile)
+    throw UserError(fmt::format("{}: expected a multiple of 16 that divides {} {}, got {}", field,
+                                block_name, block, tile));
+}
+
+// The largest divisor of `block` that is a multiple of 16 and at most `limit` (at least 16).
+int64_t divisor(int64_t block, int64_t limit) {
+  int64_t tile = std::min(block, std::max<int64_t>(limit / 16 * 16, 16));
+  while (block % tile) tile -= 16;
+  return tile;
+}
+
+}  // namespace
+
+TileShape tile_for(const AttentionConfig& config) {
+  // One core's second-level cache holds a key and a value tile, and they are reused by every row of
+  // the query tile: tall tiles, and key tiles that shrink as the head grows.
+  constexpr int64_t kCacheBytes = 256 * 1024;
+  int64_t key_bytes = 2 * (config.dim + config.dim_v) * static_cast<int64_t>(size_of(F32));
+  return {divisor(config.block_m, 128), divisor(config.block_n, std::min<int64_t>(kCacheBytes / key_bytes, 128))};
+}
+
+AttentionConfig validated(AttentionConfig config) {
+  if (config.dtype != F16 && config.dtype != BF16 && config.dtype != F32)
+    throw UserError(fmt::format("dtype: expected f16, bf16 or f32, got {}", name(config.dtype)));
+  require_step("dim", config.dim, 16, 256);
+  require_step("dim_v", config.dim_v, 16, 256);
+  require_step("block_m", config.block_m, 16, 128);
+  require_step("block_n", config.block_n, 16, 128);
+  if (config.stages < 0 || config.stages > 8)
+    throw UserError(fmt::format("stages: expected 0 to 8, got {}", config.stages));
+  TileShape tile = tile_for(config);
+  if (!config.tile_m) config.tile_m = tile.m;
+  if (!config.tile_n) config.tile_n = tile.n;
+  require_tile("tile_m", config.tile_m, "block_m", config.block_m);
+  require_tile("tile_n", config.tile_n, "block_n", config.block_n);
+  return config;
+}
+
+std::span<const AttentionConfig> shipped_attention_configs() {
+  using enum BlockForm;
+  static const std::array<AttentionConfig, 14> kShipped = {{
+      {.dtype = F16, .dim = 64, .dim_v = 64, .block_m = 64, .block_n = 64, .causal = true},
+      {.dtype = F16, .dim = 64, .dim_v = 64, .block_m = 128, .block_n = 128, .causal = true},
+      {.dtype = F16, .dim = 128, .dim_v = 128, .block_m = 64, .block_n = 64, .causal = true},
+      {.dtype = F16, .dim = 128, .dim_v = 128, .block_m = 128, .block_n = 128, .causal = true},
+      {.dtype = F16, .dim = 128, .dim_v = 128, .form = Dense, .causal = true},
+      {.dtype = F16, .dim = 64, .dim_v = 64, .form = Dense, .causal = true},
+      {.dtype = F16, .dim = 256, .dim_v = 256, .form = Dense, .causal = true},
+      {.dtype = F16, .dim = 128, .dim_v = 128, .form = Dense},
+      {.dtype = F16, .dim = 128, .dim_v = 128, .form = Lists, .causal = true},
+      {.dtype = F16, .dim = 128, .dim_v = 128, .form = MaskI8, .causal = true},
+      {.dtype = BF16, .dim = 64, .dim_v = 64, .causal = true},
+      {.dtype = BF16, .dim = 128, .dim_v = 128, .causal = true},
+      {.dtype = BF16, .dim = 128, .dim_v = 128, .form = Dense, .causal = true},
+      {.dtype = F32, .dim = 64, .dim_v = 64, .causal = true},
+  }};
+  return kShipped;
+}
+
+}  // namespace kiln

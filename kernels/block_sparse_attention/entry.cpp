@@ -1,0 +1,90 @@
+#include "kernels/block_sparse_attention/entry.h"
+
+#include <cmath>
+
+#include "ir/error.h"
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
+
+namespace kiln {
+
+AttentionConfig attention_config(const Options& options) {
+  AttentionConfig config;
+  config.dtype = options.dtype("dtype", {F16, BF16, F32});
+  config.dim = options.integer("dim");
+  config.dim_v = options.integer("dim_v");
+  if (config.dim_v == 0) config.dim_v = config.dim;
+  config.block_m = options.integer("block_m");
+  config.block_n = options.integer("block_n");
+  config.form = static_cast<BlockForm>(options.choice("form", {"mask", "mask_i8", "lists", "dense"}));
+  config.causal = options.boolean("causal");
+  config.lse = options.boolean("lse");
+  config.written_out = options.boolean("written_out");
+  config.fast_math = options.boolean("fast_math");
+  config.tile_m = options.integer("tile_m");
+  config.tile_n = options.integer("tile_n");
+  config.stages = options.integer("stages");
+  return validated(config);
+}
+
+namespace {
+
+AttentionArgs args_of(const Bindings& bindings) {
+  auto find = [&](const char* name) -> std::optional<Memory> {
+    auto it = bindings.tensors.find(name);
+    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
+  };
+  AttentionArgs args{*find("q"),     *find("k"),        *find("v"),     *find("o"),
+                     find("mask"),   find("counts"),    find("indices"), find("lse"), {}};
+  args.scale = static_cast<float>(bindings.params.at("scale").f);
+  return args;
+}
+
+std::vector<OptionInfo> options() {
+  return {
+      {"dtype", "f16", "f16, bf16 or f32", "element type of q, k, v and o"},
+      {"dim", "128", "16 to 256, a multiple of 16", "head dimension of q and k"},
+      {"dim_v", "0", "16 to 256, a multiple of 16; 0: as dim", "head dimension of v and o"},
+      {"block_m", "64", "16 to 128, a multiple of 16", "queries of a block"},
+      {"block_n", "64", "16 to 128, a multiple of 16", "keys of a block"},
+      {"form", "mask", "mask, mask_i8, lists or dense", "how the selected blocks are given"},
+      {"causal", "false", "true or false", "bottom-right causal mask inside the blocks"},
+      {"lse", "false", "true or false", "also write lse, the log of each row's sum of exponentials"},
+      {"written_out", "false", "true or false", "spell the softmax with reduce and exp"},
+      {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"},
+      {"tile_m", "0", "a divisor of block_m, a multiple of 16; 0: chosen", "rows computed together"},
+      {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen", "keys computed together"},
+      {"stages", "2", "0 to 8", "key blocks prefetched"},
+  };
+}
+
+}  // namespace
+
+KernelEntry block_sparse_attention_entry() {
+  KernelEntry entry;
+  entry.name = "block_sparse_attention";
+  entry.summary = "attention over the key blocks that a mask or lists select; dense without one";
+  entry.options = options();
+  entry.build = [](const Options& options) { return block_sparse_attention_kernel(attention_config(options)); };
+  entry.default_params = [](const Options& options) {
+    double scale = 1 / std::sqrt(static_cast<double>(attention_config(options).dim));
+    return std::map<std::string, Scalar>{{"scale", Scalar::of_float(F32, scale)}};
+  };
+  entry.check = [](const Options& options, const Bindings& bindings) {
+    check(attention_config(options), args_of(bindings));
+  };
+  entry.reference = [](const Options& options, const Bindings& bindings) {
+    AttentionConfig config = attention_config(options);
+    AttentionArgs args = args_of(bindings);
+    AttentionReference reference = attention_reference(config, args, all_rows(args));
+    ReferenceResults results{{"o", std::move(reference.o)}};
+    if (config.lse) results["lse"] = std::move(reference.lse);
+    return results;
+  };
+  entry.work = [](const Options& options, const Bindings& bindings) {
+    AttentionWork work = attention_work(attention_config(options), args_of(bindings));
+    return Work{work.flops, work.bytes};
+  };
+  return entry;
+}
+
+}  // namespace kiln

@@ -1,0 +1,129 @@
+// Block-sparse attention: every query tile visits the key blocks that its row of the mask (or list)
+// selects, with an online softmax. Dense attention is the same program over all blocks.
+#include "dsl/dsl.h"
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/block_sparse_attention/softmax.h"
+
+namespace kiln {
+namespace {
+
+// What a tile of queries sees of the keys.
+struct Visible {
+  const AttentionConfig& c;
+  Expr seq_kv, history;  // keys; keys before the first query's own position
+  Expr first_query;
+
+  // Keys 0 … n-1 are visible to the row.
+  Expr keys_of_row(Arg row) const {
+    if (!c.causal) return seq_kv;
+    return min(seq_kv, first_query + row + 1 + history);
+  }
+  // … to any row of the tile.
+  Expr keys() const { return max(keys_of_row(c.tile_m - 1), 0); }
+  Expr blocks(int64_t block) const { return ceildiv(keys(), block); }
+};
+
+// s = -inf where a row must not look; only tiles that cross the diagonal or the end have such places.
+void mask_elements(const Visible& visible, const Tile& s, const Expr& first_key) {
+  const AttentionConfig& c = visible.c;
+  when(first_key + c.tile_n > visible.keys_of_row(0), [&] {
+    for (auto [i, j] : parallel(c.tile_m, c.tile_n))
+      s(i, j) = select(first_key + j < visible.keys_of_row(i), s(i, j), -infinity(F32));
+  });
+}
+
+struct Interface {
+  Tensor q, k, v, o;
+  std::optional<Tensor> lse, mask, counts, indices;
+};
+
+Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, const Dim& heads_kv,
+                  const Dim& seq, const Dim& seq_kv) {
+  Interface tensors{input("q", c.dtype, {batch, heads, seq, c.dim}),
+                    input("k", c.dtype, {batch, heads_kv, seq_kv, c.dim}),
+                    input("v", c.dtype, {batch, heads_kv, seq_kv, c.dim_v}),
+                    output("o", c.dtype, {batch, heads, seq, c.dim_v}),
+                    {}, {}, {}, {}};
+  if (c.lse) tensors.lse = output("lse", F32, {batch, heads, seq});
+  if (c.form == BlockForm::Dense) return tensors;
+  Dim rows = dim("rows");
+  if (c.form == BlockForm::Lists) {
+    Dim entries = dim("entries");
+    tensors.counts = input("counts", I32, {batch, heads, rows});
+    tensors.indices = input("indices", I32, {batch, heads, rows, entries});
+  } else {
+    Dim cols = dim("cols");
+    tensors.mask = input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {batch, heads, rows, cols});
+  }
+  return tensors;
+}
+
+// Calls step(first key of the tile) for every key tile that the query tile visits.
+template <class Step>
+void for_each_tile(const Interface& t, const Visible& visible, const Expr& b, const Expr& h,
+                   const Step& step) {
+  const AttentionConfig& c = visible.c;
+  int stages = static_cast<int>(c.stages);
+  if (c.form == BlockForm::Dense) {
+    for (auto tile : pipelined(visible.blocks(c.tile_n), {.stages = stages})) step(tile * c.tile_n);
+    return;
+  }
+  auto step_block = [&](const Expr& block) {
+    if (c.tile_n == c.block_n) return step(block * c.tile_n);
+    auto first = block * c.block_n;
+    auto tiles = min(ceildiv(visible.keys() - first, c.tile_n), c.block_n / c.tile_n);
+    for (auto tile : pipelined(tiles, {.stages = stages})) step(first + tile * c.tile_n);
+  };
+  auto row = visible.first_query / c.block_m;
+  auto limit = visible.blocks(c.block_n);
+  if (c.form == BlockForm::Lists) {
+    auto listed = (*t.counts)(b, h, row);
+    for (auto block : selected((*t.indices)(b, h, row, all),
+                               {.limit = limit, .count = listed, .stages = stages}))
+      step_block(block);
+  } else {
+    for (auto block : selected((*t.mask)(b, h, row, all), {.limit = limit, .stages = stages}))
+      step_block(block);
+  }
+}
+
+}  // namespace
+
+Kernel block_sparse_attention_kernel(const AttentionConfig& config) {
+  const AttentionConfig c = validated(config);
+  return trace("block_sparse_attention", {.fast_math = c.fast_math}, [&] {
+    Dim batch = dim("batch"), heads = dim("heads"), heads_kv = dim("heads_kv");
+    Dim seq = dim("seq"), seq_kv = dim("seq_kv");
+    Interface t = declare(c, batch, heads, heads_kv, seq, seq_kv);
+    auto scale = param("scale", F32);
+    auto group = heads / heads_kv;  // query heads that share a key head
+
+    auto [tile, h, b] = launch({ceildiv(seq, c.tile_m), heads, batch});
+    Visible visible{c, seq_kv, seq_kv - seq, tile * c.tile_m};
+
+    Tile q = alloc_shared({c.tile_m, c.dim}, c.dtype);
+    Tile k = alloc_shared({c.tile_n, c.dim}, c.dtype);
+    Tile v = alloc_shared({c.tile_n, c.dim_v}, c.dtype);
+    Tile s = alloc_fragment({c.tile_m, c.tile_n}, F32);
+    Tile p = alloc_fragment({c.tile_m, c.tile_n}, c.dtype);
+    Tile acc = alloc_fragment({c.tile_m, c.dim_v}, F32);
+    Tile lse = alloc_fragment({c.tile_m}, F32);
+
+    copy(t.q(b, h, span(visible.first_query, c.tile_m), all), q);
+    clear(acc);
+    RowSoftmax softmax(c, scale);
+    for_each_tile(t, visible, b, h, [&](const Expr& first_key) {
+      copy(t.k(b, h / group, span(first_key, c.tile_n), all), k);
+      gemm(q, k, s, {.transpose_b = true, .clear = true, .policy = FullRow});
+      mask_elements(visible, s, first_key);
+      softmax.step(s, p, acc);
+      copy(t.v(b, h / group, span(first_key, c.tile_n), all), v);
+      gemm(p, v, acc, {.policy = FullRow});
+    });
+    softmax.finish(acc, lse);
+    copy(acc, t.o(b, h, span(visible.first_query, c.tile_m), all));
+    if (c.lse) copy(lse, (*t.lse)(b, h, span(visible.first_query, c.tile_m)));
+  });
+}
+
+}  // namespace kiln

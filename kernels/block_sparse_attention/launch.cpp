@@ -1,0 +1,132 @@
+// The callable: checks what the caller gave, then launches.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ir/error.h"
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
+
+namespace kiln {
+namespace {
+
+void require_rank(const char* what, const Memory& tensor, size_t rank, const char* axes) {
+  if (tensor.shape.size() != rank)
+    throw UserError(fmt::format("{}: expected shape [{}], got {}", what, axes, str(tensor.shape)));
+}
+
+void require_dtype(const char* what, const Memory& tensor, DType dtype) {
+  if (tensor.dtype != dtype)
+    throw UserError(
+        fmt::format("{}: expected dtype {}, got {}", what, name(dtype), name(tensor.dtype)));
+}
+
+void require_shape(const char* what, const Memory& tensor, const Shape& shape) {
+  if (tensor.shape != shape)
+    throw UserError(
+        fmt::format("{}: expected shape {}, got {}", what, str(shape), str(tensor.shape)));
+}
+
+// The first axes exactly, the last `growing` ones at least.
+void require_at_least(const char* what, const Memory& tensor, const Shape& shape, size_t growing) {
+  bool good = tensor.shape.size() == shape.size();
+  for (size_t axis = 0; good && axis < shape.size(); ++axis)
+    good = axis + growing < shape.size() ? tensor.shape[axis] == shape[axis]
+                                         : tensor.shape[axis] >= shape[axis];
+  if (!good)
+    throw UserError(
+        fmt::format("{}: expected at least {}, got {}", what, str(shape), str(tensor.shape)),
+        "the last axes may be larger, their surplus is ignored; batch and heads are those of q");
+}
+
+const Memory& required(const char* what, const std::optional<Memory>& tensor) {
+  if (!tensor) throw UserError(fmt::format("{}: missing", what));
+  return *tensor;
+}
+
+void refuse(const char* what, const std::optional<Memory>& tensor, const char* why) {
+  if (tensor) throw UserError(fmt::format("{}: given, but the kernel was compiled {}", what, why));
+}
+
+void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
+  BlockGrid grid = grid_of(config, args);
+  int64_t batch = args.q.shape[0], heads = args.q.shape[1];
+  bool masked = config.form == BlockForm::MaskBool || config.form == BlockForm::MaskI8;
+  if (masked) {
+    const Memory& mask = required("mask", args.mask);
+    require_dtype("mask", mask, config.form == BlockForm::MaskBool ? Bool : I8);
+    require_at_least("mask", mask, {batch, heads, grid.rows(), grid.cols()}, 2);
+  } else {
+    refuse("mask", args.mask, "without one");
+  }
+  if (config.form == BlockForm::Lists) {
+    const Memory& counts = required("counts", args.counts);
+    const Memory& indices = required("indices", args.indices);
+    require_dtype("counts", counts, I32);
+    require_dtype("indices", indices, I32);
+    require_at_least("counts", counts, {batch, heads, grid.rows()}, 1);
+    require_at_least("indices", indices, {batch, heads, grid.rows(), 0}, 2);
+    if (counts.shape[2] != indices.shape[2])
+      throw UserError(fmt::format("counts, indices: expected as many rows in both, got {} and {}",
+                                  counts.shape[2], indices.shape[2]));
+  } else {
+    refuse("counts", args.counts, "without lists");
+    refuse("indices", args.indices, "without lists");
+  }
+}
+
+}  // namespace
+
+void check(const AttentionConfig& config, const AttentionArgs& args) {
+  require_rank("q", args.q, 4, "batch, heads, seq, dim");
+  require_rank("k", args.k, 4, "batch, heads_kv, seq_kv, dim");
+  for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("k", &args.k),
+                              std::pair("v", &args.v), std::pair("o", &args.o)})
+    require_dtype(what, *tensor, config.dtype);
+  int64_t batch = args.q.shape[0], heads = args.q.shape[1], seq = args.q.shape[2];
+  int64_t heads_kv = args.k.shape[1], seq_kv = args.k.shape[2];
+  require_shape("q", args.q, {batch, heads, seq, config.dim});
+  require_shape("k", args.k, {batch, heads_kv, seq_kv, config.dim});
+  require_shape("v", args.v, {batch, heads_kv, seq_kv, config.dim_v});
+  require_shape("o", args.o, {batch, heads, seq, config.dim_v});
+  if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0)
+    throw UserError(fmt::format("heads: expected a multiple of the {} heads of k and v, got {}",
+                                heads_kv, heads));
+  if (config.lse) {
+    require_dtype("lse", required("lse", args.lse), F32);
+    require_shape("lse", *args.lse, {batch, heads, seq});
+  } else {
+    refuse("lse", args.lse, "without it");
+  }
+  check_blocks(config, args);
+  float scale = scale_of(config, args);
+  if (!(scale > 0) || !std::isfinite(scale))
+    throw UserError(fmt::format("scale: expected a finite number above 0, got {}", scale),
+                    "negate or clear q instead");
+}
+
+float scale_of(const AttentionConfig& config, const AttentionArgs& args) {
+  return args.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(config.dim))));
+}
+
+BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
+  return {args.q.shape[2], args.k.shape[2], config.block_m, config.block_n, config.causal};
+}
+
+BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config) {
+  AttentionConfig complete = validated(config);
+  return {complete, compile(device, block_sparse_attention_kernel(complete))};
+}
+
+void BlockSparseAttention::operator()(const AttentionArgs& args) const {
+  check(config_, args);
+  Arguments arguments;
+  arguments.tensor("q", args.q).tensor("k", args.k).tensor("v", args.v).tensor("o", args.o);
+  if (args.mask) arguments.tensor("mask", *args.mask);
+  if (args.counts) arguments.tensor("counts", *args.counts);
+  if (args.indices) arguments.tensor("indices", *args.indices);
+  if (args.lse) arguments.tensor("lse", *args.lse);
+  arguments.param("scale", scale_of(config_, args));
+  compiled_(arguments);
+}
+
+}  // namespace kiln

@@ -1,0 +1,60 @@
+// Block masks: which key blocks each query block sees. Builders from scores, conversions, densities.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/array.h"
+
+namespace kiln {
+
+// How attention of one head is cut into blocks. Causal is bottom-right: query i sees key j iff
+// j <= i + seq_kv - seq.
+struct BlockGrid {
+  int64_t seq = 0, seq_kv = 0;
+  int64_t block_m = 64, block_n = 64;
+  bool causal = false;
+
+  int64_t rows() const { return (seq + block_m - 1) / block_m; }
+  int64_t cols() const { return (seq_kv + block_n - 1) / block_n; }
+  int64_t visible_keys(int64_t query) const;  // keys 0 … n-1 are visible
+  int64_t visible_cols(int64_t row) const;    // blocks 0 … n-1 hold a key that the row sees
+};
+
+// Scores are [B, H, rows, cols] of any float dtype, masks are bool of that shape.
+// The `k` largest of each row; of equal ones the lower index; NaN counts as -inf. All if k >= cols.
+Array top_k_mask(const Array& scores, int64_t k);
+// Scores strictly greater than the threshold.
+Array threshold_mask(const Array& scores, double threshold);
+
+// Clears blocks that the row cannot see: the lower triangle if causal and square.
+void trim(Array& mask, const BlockGrid& grid);
+// Sets the last two rows whole (`use_dense_for_last_block`); trim afterwards if causal.
+void set_last_rows(Array& mask);
+
+// Keeps the diagonal (last visible) block of each row and random visible ones up to `density` of all
+// visible blocks of a head, to the nearest block; `seed` decides which.
+Array random_mask(int64_t batch, int64_t heads, const BlockGrid& grid, double density,
+                  uint64_t seed);
+// Normally distributed f32 scores [B, H, rows, cols].
+Array random_scores(int64_t batch, int64_t heads, const BlockGrid& grid, uint64_t seed);
+// Importance of each block when nobody gives scores: the row-wise softmax, over visible blocks, of
+// scale * (mean of the query block) . (mean of the key block). Future blocks get 0.
+Array pooled_scores(const Memory& q, const Memory& k, const BlockGrid& grid, double scale);
+
+// counts i32 [B, H, rows] and indices i32 [B, H, rows, longest], ascending, -1 behind each end.
+struct BlockLists {
+  Array counts, indices;
+};
+BlockLists to_lists(const Array& mask);
+// The set of each list: the first `count` entries, without negatives and those >= cols.
+Array from_lists(const Memory& counts, const Memory& indices, int64_t cols);
+
+// Set blocks among the visible ones, and all visible ones, over all heads of a mask that may be
+// larger than the grid.
+struct BlockCount {
+  int64_t selected = 0, visible = 0;
+  double density() const { return visible ? static_cast<double>(selected) / visible : 0; }
+};
+BlockCount count_blocks(const Memory& mask, const BlockGrid& grid);
+
+}  // namespace kiln

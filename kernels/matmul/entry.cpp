@@ -1,0 +1,67 @@
+#include "ir/error.h"
+#include "kernels/compare.h"
+#include "kernels/matmul/matmul.h"
+
+namespace kiln {
+namespace {
+
+MatmulConfig config_of(const Options& options) {
+  MatmulConfig config;
+  config.dtype = options.dtype("dtype", {F16, BF16, F32, F64});
+  config.out = options.dtype("out", {F16, BF16, F32, F64});
+  config.transpose_a = options.boolean("transpose_a");
+  config.transpose_b = options.boolean("transpose_b");
+  config.tile_m = options.integer("tile_m", 8, 256);
+  config.tile_n = options.integer("tile_n", 8, 256);
+  config.tile_k = options.integer("tile_k", 8, 256);
+  config.stages = options.integer("stages", 0, 8);
+  return config;
+}
+
+std::vector<double> reference(const MatmulConfig& config, const Memory& a, const Memory& b) {
+  std::vector<double> x = to_doubles(a), y = to_doubles(b);
+  int64_t m = a.shape[config.transpose_a], depth = a.shape[!config.transpose_a];
+  int64_t n = b.shape[!config.transpose_b];
+  std::vector<double> c(m * n);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t k = 0; k < depth; ++k) {
+      double left = config.transpose_a ? x[k * m + i] : x[i * depth + k];
+      for (int64_t j = 0; j < n; ++j)
+        c[i * n + j] += left * (config.transpose_b ? y[j * depth + k] : y[k * n + j]);
+    }
+  return c;
+}
+
+}  // namespace
+
+KernelEntry matmul_entry() {
+  KernelEntry entry;
+  entry.name = "matmul";
+  entry.summary = "c[m, n] = a[m, k] · b[k, n]";
+  entry.options = {{"dtype", "f16", "f16, bf16, f32 or f64", "element type of a and b"},
+                   {"out", "f32", "f16, bf16, f32 or f64", "element type of c"},
+                   {"transpose_a", "false", "true or false", "a is [k, m]"},
+                   {"transpose_b", "false", "true or false", "b is [n, k]"},
+                   {"tile_m", "64", "8 to 256", "rows of a block"},
+                   {"tile_n", "64", "8 to 256", "columns of a block"},
+                   {"tile_k", "64", "8 to 256", "depth of a step"},
+                   {"stages", "2", "0 to 8", "steps prefetched"}};
+  entry.build = [](const Options& options) { return matmul_kernel(config_of(options)); };
+  entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
+  entry.check = [](const Options&, const Bindings&) {};
+  entry.reference = [](const Options& options, const Bindings& bindings) {
+    const auto& tensors = bindings.tensors;
+    return ReferenceResults{
+        {"c", reference(config_of(options), tensors.at("a"), tensors.at("b"))}};
+  };
+  entry.work = [](const Options& options, const Bindings& bindings) {
+    const Memory &a = bindings.tensors.at("a"), &b = bindings.tensors.at("b"),
+                 &c = bindings.tensors.at("c");
+    double depth = static_cast<double>(a.shape[!config_of(options).transpose_a]);
+    auto bytes = [](const Memory& t) { return static_cast<double>(count(t.shape) * size_of(t.dtype)); };
+    return Work{2 * depth * static_cast<double>(count(c.shape)), bytes(a) + bytes(b) + bytes(c)};
+  };
+  return entry;
+}
+
+}  // namespace kiln

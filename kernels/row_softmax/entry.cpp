@@ -1,0 +1,51 @@
+#include <cmath>
+#include <limits>
+
+#include "ir/error.h"
+#include "kernels/compare.h"
+#include "kernels/row_softmax/row_softmax.h"
+
+namespace kiln {
+namespace {
+
+std::vector<double> reference(const Memory& x) {
+  std::vector<double> y = to_doubles(x);
+  int64_t rows = x.shape[0], cols = x.shape[1];
+  for (int64_t row = 0; row < rows; ++row) {
+    double* values = y.data() + row * cols;
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < cols; ++j) top = std::max(top, values[j]);
+    for (int64_t j = 0; j < cols; ++j) sum += values[j] = std::exp(values[j] - top);
+    for (int64_t j = 0; j < cols; ++j) values[j] /= sum;
+  }
+  return y;
+}
+
+}  // namespace
+
+KernelEntry row_softmax_entry() {
+  KernelEntry entry;
+  entry.name = "row_softmax";
+  entry.summary = "y[rows, cols] = softmax of each row of x";
+  entry.options = {{"dtype", "f32", "f16, bf16 or f32", "element type of x and y"},
+                   {"tile_m", "16", "1 to 128", "rows computed together"},
+                   {"tile_n", "128", "1 to 1024", "columns computed together"},
+                   {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"}};
+  entry.build = [](const Options& options) {
+    return row_softmax_kernel(options.dtype("dtype", {F16, BF16, F32}), options.integer("tile_m", 1, 128),
+                              options.integer("tile_n", 1, 1024), options.boolean("fast_math"));
+  };
+  entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
+  entry.check = [](const Options&, const Bindings&) {};
+  entry.reference = [](const Options&, const Bindings& bindings) {
+    return ReferenceResults{{"y", reference(bindings.tensors.at("x"))}};
+  };
+  entry.work = [](const Options&, const Bindings& bindings) {
+    const Memory& x = bindings.tensors.at("x");
+    double elements = static_cast<double>(count(x.shape));
+    return Work{5 * elements, 2 * elements * static_cast<double>(size_of(x.dtype))};
+  };
+  return entry;
+}
+
+}  // namespace kiln

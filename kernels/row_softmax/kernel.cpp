@@ -1,0 +1,42 @@
+// Softmax of each row, in two visits of the row: one for its maximum and sum, one to write.
+#include <cmath>
+
+#include "dsl/dsl.h"
+#include "kernels/row_softmax/row_softmax.h"
+
+namespace kiln {
+
+Kernel row_softmax_kernel(DType dtype, int64_t tile_m, int64_t tile_n, bool fast_math) {
+  return trace("row_softmax", {.fast_math = fast_math}, [&] {
+    Dim rows = dim("rows"), cols = dim("cols");
+    Tensor x = input("x", dtype, {rows, cols});
+    Tensor y = output("y", dtype, {rows, cols});
+    auto first_row = launch({ceildiv(rows, tile_m)})[0] * tile_m;
+
+    Tile in = alloc_fragment({tile_m, tile_n}, F32), weight = alloc_fragment({tile_m, tile_n}, F32);
+    Tile top = alloc_fragment({tile_m}, F32), old_top = alloc_fragment({tile_m}, F32);
+    Tile sum = alloc_fragment({tile_m}, F32), tile_sum = alloc_fragment({tile_m}, F32);
+    fill(top, -infinity(F32));
+    clear(sum);
+    constexpr double kOutside = -INFINITY;  // weighs nothing
+    // A maximum of -inf (so far nothing but -inf) is not subtracted: -inf − -inf would be NaN.
+    auto subtracted = [&](const Expr& t) { return select(t == -infinity(F32), 0.0f, t); };
+    for (auto tile : pipelined(ceildiv(cols, tile_n))) {
+      copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in, {.pad = kOutside});
+      copy(top, old_top);
+      reduce_max(in, top, 1, false);
+      for (auto [i, j] : parallel(tile_m, tile_n)) weight(i, j) = exp(in(i, j) - subtracted(top(i)));
+      reduce_sum(weight, tile_sum, 1);
+      for (auto i : parallel(tile_m))
+        sum(i) = sum(i) * exp(subtracted(old_top(i)) - subtracted(top(i))) + tile_sum(i);
+    }
+    for (auto tile : pipelined(ceildiv(cols, tile_n))) {
+      copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in);
+      for (auto [i, j] : parallel(tile_m, tile_n))
+        weight(i, j) = exp(in(i, j) - subtracted(top(i))) / sum(i);
+      copy(weight, y(span(first_row, tile_m), span(tile * tile_n, tile_n)));
+    }
+  });
+}
+
+}  // namespace kiln

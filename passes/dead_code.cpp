@@ -1,0 +1,78 @@
+// Marks what contributes to a tensor, then drops the rest. A write to a tile contributes if
+// something that contributes reads the tile: a tile that only feeds itself goes as well. Launches
+// and the interface stay: they are the kernel's shape to its callers.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/walk.h"
+#include "passes/passes.h"
+
+namespace kiln {
+namespace {
+
+class Marker {
+ public:
+  explicit Marker(Kernel& kernel) : kernel_(kernel) { survey(kernel.body, {}); }
+
+  void run() {
+    while (!pending_.empty()) {
+      const Op& op = kernel_.op(pending_.back());
+      OpId around = around_[pending_.back().id];
+      pending_.pop_back();
+      if (around) mark(around);
+      for (Value operand : op.operands)
+        if (OpId def = operand ? kernel_.def(operand) : OpId{}) mark(def);
+      for (const Access& access : accesses(kernel_, op)) {
+        if (access.effect == Effect::Write) continue;
+        for (OpId writer : writers_[access.base.id]) mark(writer);
+      }
+    }
+    sweep(kernel_.body);
+  }
+
+ private:
+  void survey(RegionId region, OpId around) {
+    for (OpId id : kernel_.region(region).ops) {
+      const Op& op = kernel_.op(id);
+      around_[id.id] = around;
+      bool is_interface = op.code == OpCode::Dim || op.code == OpCode::Param ||
+                          op.code == OpCode::Tensor || op.code == OpCode::Launch;
+      bool contributes = is_interface;
+      for (const Access& access : accesses(kernel_, op)) {
+        if (access.effect == Effect::Read) continue;
+        writers_[access.base.id].push_back(id);
+        contributes |= kernel_.type(access.base).space == Space::Global;
+      }
+      if (contributes) mark(id);
+      for (RegionId inner : op.regions) survey(inner, id);
+    }
+  }
+
+  void mark(OpId id) {
+    if (live_.insert(id.id).second) pending_.push_back(id);
+  }
+
+  void sweep(RegionId region) {
+    std::erase_if(kernel_.region(region).ops, [&](OpId id) { return !live_.contains(id.id); });
+    for (OpId id : kernel_.region(region).ops) {
+      Op& op = kernel_.op(id);
+      for (RegionId inner : op.regions) sweep(inner);
+      bool empty_else = op.regions.size() == 2 && kernel_.region(op.regions[1]).ops.empty();
+      if (empty_else) op.regions.pop_back();
+    }
+  }
+
+  Kernel& kernel_;
+  std::unordered_map<uint32_t, OpId> around_;                // the op whose region an op is in
+  std::unordered_map<uint32_t, std::vector<OpId>> writers_;  // by base
+  std::unordered_set<uint32_t> live_;
+  std::vector<OpId> pending_;
+};
+
+}  // namespace
+
+void dead_code(Kernel& kernel) {
+  Marker(kernel).run();
+}
+
+}  // namespace kiln

@@ -1,0 +1,128 @@
+#include "passes/pipeline.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+
+#include "ir/error.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "passes/passes.h"
+
+namespace kiln {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kAlwaysVerify = false;
+#else
+constexpr bool kAlwaysVerify = true;
+#endif
+
+void verify_after(const Kernel& kernel, const Pass& pass) {
+  try {
+    verify(kernel, IrStage::Lowered);
+  } catch (const Error& error) {
+    throw InternalError(error.loc(),
+                        fmt::format("pass '{}' broke the kernel: {}", pass.name, error.message()));
+  }
+}
+
+PassRun timed(Kernel& kernel, const Pass& pass) {
+  auto start = std::chrono::steady_clock::now();
+  pass.run(kernel);
+  std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  return {pass.name, took.count(), false};
+}
+
+std::vector<Pass> passes(std::initializer_list<std::string_view> names) {
+  std::vector<Pass> list;
+  for (std::string_view name : names) list.push_back(pass_named(name));
+  return list;
+}
+
+}  // namespace
+
+const std::vector<Pass>& all_passes() {
+  static const std::vector<Pass> table = {
+      {"common_subexpressions", common_subexpressions, "merges equal pure ops"},
+      {"dead_code", dead_code, "removes what contributes to no tensor"},
+      {"exp_to_exp2", exp_to_exp2,
+       "exp and log to base 2, the factor folded into a scale (fast math)"},
+      {"expand_online_softmax", expand_online_softmax,
+       "online softmax to reduce, parallel, scalars"},
+      {"fast_math", fast_math, "marks float arithmetic that may be fused and approximated"},
+      {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on"},
+      {"lower_selected", lower_selected, "selected loops to serial loops with a test"},
+      {"simplify", simplify, "folds constants, identities, constant branches, short loops"},
+      {"unroll", unroll, "copies the bodies of unroll loops"},
+  };
+  return table;
+}
+
+const Pass& pass_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Pass& pass : all_passes()) {
+    if (pass.name == name) return pass;
+    names.push_back(pass.name);
+  }
+  throw UserError(fmt::format("no pass is named '{}'", name),
+                  fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+// First what the user wrote takes its final size: constants decide bounds, unrolling makes more
+// constants. Then whole-tile ops become loops: the softmax before exp_to_exp2, which must see its
+// logarithm; `selected` before hoisting, which must see its loop. Clean-up follows, hoisting before
+// merging, because equal ops of sibling loops meet outside; dead code goes once nothing makes more.
+// fast_math is last: it marks everything there is.
+const std::vector<Pass>& pipeline_for(Tier tier) {
+  static const std::vector<Pass> host = passes({
+      "simplify",
+      "unroll",
+      "expand_online_softmax",
+      "lower_selected",
+      "exp_to_exp2",
+      "simplify",
+      "hoist_invariants",
+      "common_subexpressions",
+      "dead_code",
+      "fast_math",
+  });
+  switch (tier) {
+    case Tier::Host: return host;
+  }
+  throw InternalError("no such tier");
+}
+
+void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options) {
+  verify(kernel);
+  const bool verify_each = options.verify_each || kAlwaysVerify;
+  const Kernel before = verify_each ? Kernel() : kernel;
+  std::string text = options.after_each ? print(kernel) : "";
+  for (const Pass& pass : passes) {
+    PassRun run = timed(kernel, pass);
+    if (verify_each) verify_after(kernel, pass);
+    if (!options.after_each) continue;
+    std::string now = print(kernel);
+    run.changed = now != text;
+    text = std::move(now);
+    options.after_each(run, kernel);
+  }
+  if (verify_each) return;
+  try {
+    verify(kernel, IrStage::Lowered);
+  } catch (const Error&) {
+    // Run again from the start to name the pass.
+    kernel = before;
+    run_passes(kernel, passes, {.verify_each = true, .after_each = {}});
+    throw;
+  }
+}
+
+std::string pipeline_fingerprint(Tier tier) {
+  std::vector<std::string_view> names;
+  for (const Pass& pass : pipeline_for(tier)) names.push_back(pass.name);
+  return fmt::format("host:{}", fmt::join(names, ","));
+}
+
+}  // namespace kiln

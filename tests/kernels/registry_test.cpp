@@ -1,0 +1,87 @@
+// Every library kernel, by name, on every device, against its reference.
+#include "kernels/registry.h"
+
+#include <catch2/catch.hpp>
+
+#include "ir/error.h"
+#include "kernels/compare.h"
+#include "runtime/compile.h"
+#include "tests/kernels/attention_case.h"
+
+using namespace kiln;
+using namespace kiln::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Random inputs of the shapes that `dims` gives; checks every output against the reference.
+void check_kernel(std::string_view name, const std::map<std::string, std::string>& given,
+                  const std::map<std::string, Shape>& inputs) {
+  const KernelEntry& entry = kernel_named(name);
+  Options options = entry.with_defaults(given);
+  Kernel kernel = entry.build(options);
+  std::mt19937_64 random(run_seed());
+  for (auto where : devices()) {
+    Compiled compiled = compile(device(where), kernel);
+    Arguments arguments;
+    std::map<std::string, Array> arrays;
+    for (const auto& [tensor, shape] : inputs) {
+      arrays[tensor] = Array(compiled.signature().tensor(tensor)->dtype, shape);
+      fill_normal(arrays[tensor], random);
+      arguments.tensor(tensor, arrays[tensor]);
+    }
+    for (const auto& [param, value] : entry.default_params(options)) arguments.param(param, value);
+    for (auto& [tensor, array] : make_outputs(compiled.signature(), arguments)) {
+      arrays[tensor] = std::move(array);
+      arguments.tensor(tensor, arrays[tensor]);
+    }
+    compiled(arguments);
+    Bindings bindings = bind(compiled.signature(), arguments);
+    for (const auto& [tensor, expected] : entry.reference(options, bindings)) {
+      const Array& got = arrays.at(tensor);
+      Comparison result = compare(got.values(), expected, std::max<int64_t>(got.shape().back(), 1),
+                                  accuracy_rule(got.dtype()));
+      INFO(name << " on " << where << ": " << tensor << ": " << result.str());
+      CHECK(result.ok());
+    }
+    CHECK(entry.work(options, bindings).flops >= 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("row_softmax, any shape", "[registry]") {
+  for (Shape shape : {Shape{5, 300}, {1, 1}, {33, 128}, {0, 4}, {4, 0}})
+    check_kernel("row_softmax", {}, {{"x", shape}});
+  check_kernel("row_softmax", {{"dtype", "f16"}, {"tile_n", "48"}}, {{"x", {20, 100}}});
+  check_kernel("row_softmax", {{"dtype", "bf16"}, {"fast_math", "false"}}, {{"x", {20, 100}}});
+}
+
+TEST_CASE("matmul, any shape and transpose", "[registry]") {
+  check_kernel("matmul", {}, {{"a", {70, 50}}, {"b", {50, 90}}});
+  check_kernel("matmul", {{"dtype", "f32"}, {"tile_k", "16"}}, {{"a", {1, 100}}, {"b", {100, 3}}});
+  check_kernel("matmul", {{"transpose_b", "true"}}, {{"a", {40, 65}}, {"b", {33, 65}}});
+  check_kernel("matmul", {{"transpose_a", "true"}, {"out", "f16"}}, {{"a", {65, 40}}, {"b", {65, 33}}});
+  check_kernel("matmul", {{"dtype", "f64"}, {"out", "f64"}, {"tile_m", "16"}, {"tile_n", "16"}},
+               {{"a", {20, 30}}, {"b", {30, 20}}});
+  check_kernel("matmul", {{"dtype", "bf16"}}, {{"a", {8, 0}}, {"b", {0, 8}}});
+}
+
+TEST_CASE("block_sparse_attention by name", "[registry]") {
+  check_kernel("block_sparse_attention",
+               {{"form", "dense"}, {"dim", "32"}, {"lse", "true"}, {"causal", "true"}},
+               {{"q", {1, 2, 40, 32}}, {"k", {1, 1, 70, 32}}, {"v", {1, 1, 70, 32}}});
+}
+
+TEST_CASE("wrong names and values are sentences", "[registry]") {
+  CHECK_THROWS_WITH(kernel_named("matmull"), Contains("no kernel 'matmull'") && Contains("row_softmax"));
+  const KernelEntry& matmul = kernel_named("matmul");
+  CHECK_THROWS_WITH(matmul.with_defaults({{"tile", "8"}}), Contains("no option 'tile'") && Contains("tile_m"));
+  auto build = [&](const char* option, const char* value) {
+    return [=, &matmul] { matmul.build(matmul.with_defaults({{option, value}})); };
+  };
+  CHECK_THROWS_WITH(build("tile_m", "x")(), Contains("tile_m: expected an integer, got 'x'"));
+  CHECK_THROWS_WITH(build("tile_m", "4")(), Contains("tile_m: expected 8 to 256, got 4"));
+  CHECK_THROWS_WITH(build("dtype", "i32")(), Contains("dtype: expected one of f16, bf16, f32, f64"));
+  CHECK_THROWS_WITH(build("transpose_a", "yes")(), Contains("transpose_a: expected one of false, true"));
+}

@@ -1,0 +1,143 @@
+// Random scalar programs: what the exact passes leave must give the same bits.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "ir/builder.h"
+#include "ir/print.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include "tests/support/random_bindings.h"
+
+namespace kiln {
+namespace {
+
+constexpr DType kTypes[] = {F16, BF16, F32, F64, I8, I32, I64, U8, U32, U64, Bool};
+
+// A kernel of one block row: loads an element of each type, computes, stores one of each type.
+class Program {
+ public:
+  explicit Program(uint64_t seed) : random_(seed), kernel_("random"), build_(kernel_) {
+    Attrs attrs;
+    attrs.set("name", std::string("n"));
+    Value n = kernel_.op(build_.emit(OpCode::Dim, {}, attrs, Type::scalar(I32))).result;
+    for (DType dtype : kTypes) {
+      inputs_.push_back(tensor("in_", "input", dtype, n));
+      outputs_.push_back(tensor("out_", "output", dtype, n));
+    }
+    RegionId region = build_.add_region(build_.emit(OpCode::Launch, {n}));
+    Value block = kernel_.add_argument(region, Type::scalar(I32));
+    Builder::Scope scope(build_, region);
+    for (Value input : inputs_) pool_.push_back(build_.load(input, {block}));
+    for (int i = 0; i < 60; ++i) pool_.push_back(step());
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      build_.store(pick(kTypes[i]), outputs_[i], {block});
+  }
+  const Kernel& kernel() const { return kernel_; }
+
+ private:
+  size_t below(size_t end) { return std::uniform_int_distribution<size_t>(0, end - 1)(random_); }
+
+  Value tensor(const char* prefix, const char* role, DType dtype, Value n) {
+    Attrs attrs;
+    attrs.set("name", prefix + std::string(name(dtype)));
+    attrs.set("role", std::string(role));
+    return kernel_.op(build_.emit(OpCode::Tensor, {n}, attrs, Type::tensor(dtype, {kDynamic})))
+        .result;
+  }
+
+  // The latest value of a type more often than not, so that chains grow.
+  Value pick(DType dtype) {
+    if (below(4) == 0) return constant(dtype);
+    std::vector<Value> found;
+    for (Value value : pool_)
+      if (kernel_.type(value).dtype == dtype) found.push_back(value);
+    return below(2) ? found.back() : found[below(found.size())];
+  }
+
+  Value constant(DType dtype) {
+    if (dtype == Bool) return build_.constant(Bool, static_cast<int64_t>(below(2)));
+    if (is_float(dtype)) {
+      constexpr double kFloats[] = {0.0, -0.0, 1.0, -1.0, 2.0, 0.25, 3.0, INFINITY, -INFINITY};
+      return build_.constant(dtype, kFloats[below(std::size(kFloats))]);
+    }
+    const int64_t lowest = static_cast<int64_t>(1ull << (size_of(dtype) * 8 - 1));
+    const int64_t ints[] = {0, 0, 1, 1, -1, 2, 3, 4, 8, 16, 7, 31, lowest, ~lowest};
+    return build_.constant(dtype, ints[below(std::size(ints))]);
+  }
+
+  Value step() {
+    const DType dtype = kTypes[below(std::size(kTypes))];
+    Value a = pick(dtype), b = pick(dtype);
+    switch (below(5)) {
+      case 0: {
+        constexpr const char* kKinds[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+        return build_.compare(kKinds[below(6)], a, b);
+      }
+      case 1: return build_.select(pick(Bool), a, b);
+      case 2: return build_.cast(a, kTypes[below(std::size(kTypes))]);
+      default: break;
+    }
+    using enum OpCode;
+    if (dtype == Bool) {
+      constexpr OpCode kBools[] = {And, Or, Xor, Not};
+      OpCode code = kBools[below(4)];
+      return code == Not ? build_.unary(Not, a) : build_.binary(code, a, b);
+    }
+    if (below(5) == 0) {
+      constexpr OpCode kUnary[] = {Neg, Abs, Not};
+      return build_.unary(kUnary[below(is_float(dtype) ? 2 : 3)], a);
+    }
+    constexpr OpCode kFloats[] = {Add, Sub, Mul, Div, Min, Max};
+    constexpr OpCode kInts[] = {Add,      Sub,      Mul, Min, Max, FloorDiv, FloorMod,
+                                FloorDiv, FloorMod, And, Or,  Xor, Shl,      Shr};
+    OpCode code = is_float(dtype) ? kFloats[below(6)] : kInts[below(std::size(kInts))];
+    return build_.binary(code, a, b);
+  }
+
+  std::mt19937_64 random_;
+  Kernel kernel_;
+  Builder build_;
+  std::vector<Value> inputs_, outputs_, pool_;
+};
+
+TEST_CASE("exact passes keep every bit of random scalar programs") {
+  const uint64_t first = std::random_device{}();
+  const auto passes =
+      std::vector<Pass>{pass_named("simplify"), pass_named("hoist_invariants"),
+                        pass_named("common_subexpressions"), pass_named("dead_code")};
+  for (uint64_t seed = first; seed < first + 300; ++seed) {
+    const Kernel before = Program(seed).kernel();
+    Kernel after = before;
+    run_passes(after, passes, {.verify_each = true, .after_each = {}});
+    for (bool integers : {true, false}) {
+      testing::RandomOptions options;
+      options.seed = seed;
+      options.integers = integers;
+      options.specials = 0.2;
+      options.low = integers ? -4 : INT32_MIN;
+      options.high = integers ? 4 : INT32_MAX;
+      testing::RandomBindings expected(before, {{"n", 20}}, {}, options), actual = expected;
+      interpret(before, expected.bindings());
+      interpret(after, actual.bindings());
+      INFO("seed " << seed << "\n" << print(before) << print(after));
+      REQUIRE(actual.difference(expected) == "");
+      REQUIRE(actual.damage() == "");
+    }
+  }
+}
+
+TEST_CASE("simplify reaches a state that it leaves alone") {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Kernel kernel = Program(seed).kernel();
+    simplify(kernel);
+    dead_code(kernel);
+    const std::string once = print(kernel);
+    simplify(kernel);
+    dead_code(kernel);
+    INFO("seed " << seed);
+    REQUIRE(print(kernel) == once);
+  }
+}
+
+}  // namespace
+}  // namespace kiln

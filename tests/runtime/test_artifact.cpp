@@ -1,0 +1,62 @@
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "runtime/host_artifact.h"
+#include "support.h"
+
+using namespace kiln;
+
+namespace {
+
+HostObject example() {
+  HostObject object;
+  object.code = std::string(
+      "\x7f"
+      "ELF\0code",
+      9);
+  object.launches.push_back(
+      {"first", {{Slot::Kind::Pointer, "q"}, {Slot::Kind::Stride, "q", 2}}, 4096});
+  object.launches.push_back({"second", {}, 0});
+  object.launches.push_back(
+      {"third", {{Slot::Kind::Dim, "seq"}, {Slot::Kind::Param, "scale"}}, uint64_t{1} << 40});
+  return object;
+}
+
+}  // namespace
+
+TEST_CASE("an object survives its encoding") {
+  HostObject object = example();
+  auto back = decode_host_object(encode(object));
+  REQUIRE(back);
+  CHECK(back->code == object.code);
+  REQUIRE(back->launches.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(back->launches[i].entry == object.launches[i].entry);
+    CHECK(back->launches[i].slots == object.launches[i].slots);
+    CHECK(back->launches[i].scratch_bytes == object.launches[i].scratch_bytes);
+  }
+}
+
+TEST_CASE("bytes that are not one object are refused") {
+  const std::string good = encode(example());
+  for (size_t length = 0; length < good.size(); ++length)
+    REQUIRE_FALSE(decode_host_object(std::string_view(good).substr(0, length)));
+  CHECK_FALSE(decode_host_object(good + '\0'));
+  std::string many = good;
+  many[7] = '\x7f';  // 2^62 launches
+  CHECK_FALSE(decode_host_object(many));
+  std::string kind = good;
+  kind[8 + 8 + 5 + 8 + 8] = 9;  // of the first slot
+  CHECK_FALSE(decode_host_object(kind));
+}
+
+TEST_CASE("random bytes never do harm") {
+  std::mt19937 random(test::random_seed());
+  const std::string good = encode(example());
+  for (int i = 0; i < 20000; ++i) {
+    std::string bad = good;
+    for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips)
+      bad[random() % bad.size()] = static_cast<char>(random());
+    if (auto object = decode_host_object(bad)) REQUIRE(encode(*object) == bad);
+  }
+}

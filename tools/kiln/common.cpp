@@ -1,0 +1,115 @@
+#include "tools/kiln/common.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "ir/error.h"
+#include "ir/parse.h"
+#include "ir/verify.h"
+#include "tools/npy/npy.h"
+
+namespace kiln::cli {
+
+NamedTexts named(const char* option, const std::vector<std::string>& texts) {
+  NamedTexts out;
+  for (const std::string& text : texts) {
+    size_t equals = text.find('=');
+    if (equals == text.npos || equals == 0)
+      throw UserError(fmt::format("{}: expected name=value, got '{}'", option, text));
+    if (!out.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
+      throw UserError(fmt::format("{}: '{}' twice", option, text.substr(0, equals)));
+  }
+  return out;
+}
+
+void add_device_option(CLI::App& command, std::string& name) {
+  command.add_option("--device", name, "where to run; `kiln devices` lists them")
+      ->default_str("host")
+      ->type_name("NAME");
+}
+
+bool is_tile_file(const std::string& target) { return target.ends_with(".tile"); }
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UserError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (file.bad() || text.bad())
+    throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
+  return text.str();
+}
+
+Kernel load_tile(const std::string& path) {
+  Kernel kernel = parse(read_text(path), path);
+  verify(kernel);
+  return kernel;
+}
+
+Settings split_settings(const KernelEntry& entry, const NamedTexts& settings) {
+  Settings out;
+  for (const auto& [name, value] : settings)
+    (entry.has_option(name) ? out.options : out.launch)[name] = value;
+  return out;
+}
+
+template <class Number>
+static Number number(const std::string& name, const std::string& text, const char* what) {
+  Number value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw UserError(fmt::format("--set {}: expected {}, got '{}'", name, what, text));
+  return value;
+}
+
+void add_launch_settings(const Signature& signature, const NamedTexts& settings,
+                         Arguments& arguments) {
+  for (const auto& [name, text] : settings) {
+    if (signature.has_dim(name)) {
+      arguments.dim(name, number<int64_t>(name, text, "an integer"));
+      continue;
+    }
+    const ParamInfo* param = signature.param(name);
+    if (!param)
+      throw UserError(fmt::format("--set {}: the kernel has no option, dim or param of that name", name),
+                      signature.text());
+    if (is_float(param->dtype)) {
+      arguments.param(name, number<double>(name, text, "a number"));
+    } else if (param->dtype == Bool && (text == "true" || text == "false")) {
+      arguments.param(name, text == "true" ? 1 : 0);
+    } else {
+      arguments.param(name, number<int64_t>(name, text, "an integer"));
+    }
+  }
+}
+
+Array reinterpreted(const Array& array, DType dtype) {
+  Array out(dtype, array.shape());
+  std::memcpy(out.data(), array.data(), array.bytes());
+  return out;
+}
+
+Array load_as(const std::string& argument, const std::string& path, DType wanted) {
+  Array array = read_npy(path);
+  if (array.dtype() == wanted) return array;
+  bool bits = (wanted == BF16 && array.dtype() == U16) ||
+              ((wanted == E4M3 || wanted == E5M2) && array.dtype() == U8);
+  if (!bits)
+    throw UserError(fmt::format("{}: {}: expected dtype {}, got {}", argument, path, name(wanted),
+                                name(array.dtype())),
+                    wanted == BF16 ? "save ml_dtypes.bfloat16, or its bits as uint16"
+                                   : "convert it with astype before numpy.save");
+  return reinterpreted(array, wanted);
+}
+
+double milliseconds_since(const std::chrono::steady_clock::time_point& start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,46 @@
+// What several subcommands share: options, files, devices.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/kernel.h"
+#include "kernels/registry.h"
+#include "runtime/array.h"
+#include "runtime/device.h"
+#include "runtime/launch.h"
+
+namespace kiln::cli {
+
+using NamedTexts = std::map<std::string, std::string>;
+
+// "name=value" texts to a map. UserError on a text without a name or `=`, or a name twice.
+NamedTexts named(const char* option, const std::vector<std::string>& texts);
+
+// Adds --device; `name` keeps its value.
+void add_device_option(CLI::App& command, std::string& name);
+
+// A .tile file (by its ending), or a library kernel with options.
+bool is_tile_file(const std::string& target);
+Kernel load_tile(const std::string& path);
+std::string read_text(const std::string& path);
+
+// Where each --set belongs: to the kernel's options, or to the launch.
+struct Settings {
+  NamedTexts options, launch;
+};
+Settings split_settings(const KernelEntry& entry, const NamedTexts& settings);
+// Adds dims and params, read from text, to the arguments. UserError on names the kernel lacks.
+void add_launch_settings(const Signature& signature, const NamedTexts& settings,
+                         Arguments& arguments);
+
+// The file as an array of the wanted dtype: the same dtype, or its bits as u1 or u2 for a dtype
+// that NumPy lacks (bf16, fp8). UserError otherwise.
+Array load_as(const std::string& argument, const std::string& path, DType wanted);
+Array reinterpreted(const Array& array, DType dtype);  // of the same width
+
+double milliseconds_since(const std::chrono::steady_clock::time_point& start);
+
+}  // namespace kiln::cli

@@ -1,0 +1,119 @@
+// kiln run: measures block-sparse attention on random inputs, or runs a .tile file on files.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "ir/error.h"
+#include "tools/kiln/commands.h"
+#include "tools/kiln/execute.h"
+#include "tools/kiln/measure.h"
+
+namespace kiln::cli {
+namespace {
+
+struct RunOptions {
+  std::string target;
+  MeasureOptions measure;
+  std::vector<std::string> set, in, out;
+  std::string device = "host";
+};
+
+void run_tile(const RunOptions& options) {
+  Kernel kernel = load_tile(options.target);
+  Signature signature(std::make_shared<const Kernel>(kernel));
+  Arguments arguments;
+  add_launch_settings(signature, named("--set", options.set), arguments);
+  run_on_files(kernel, {named("--in", options.in), named("--out", options.out), options.device},
+               arguments);
+}
+
+void run(const RunOptions& options, const CLI::Option_group& problem, const CLI::Option_group& files) {
+  if (is_tile_file(options.target)) {
+    if (problem.count_all() > 1)
+      throw UserError(fmt::format("{}: a .tile file takes its inputs from --in NAME=FILE.npy",
+                                  options.target),
+                      "the options that describe an attention problem belong to kiln run "
+                      "block_sparse_attention");
+    run_tile(options);
+    return;
+  }
+  kernel_named(options.target);
+  if (options.target != "block_sparse_attention")
+    throw UserError(fmt::format("{}: kiln run makes inputs for block_sparse_attention only",
+                                options.target),
+                    fmt::format("kiln call {} --in …", options.target));
+  if (files.count_all() > 1)
+    throw UserError("--in, --out: kiln run makes its own inputs",
+                    "kiln call or kiln attend run on files");
+  MeasureOptions measure = options.measure;
+  measure.device = options.device;
+  measure.settings = named("--set", options.set);
+  measure_attention(measure);
+}
+
+void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
+  auto size = [&](const char* name, int64_t& value, const char* doc) {
+    group.add_option(name, value, doc)->type_name("N")->capture_default_str()->check(CLI::NonNegativeNumber);
+  };
+  auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
+    group.add_option(name, value, doc)->type_name("N")->check(CLI::NonNegativeNumber);
+  };
+  size("--batch", measure.batch, "batch entries");
+  size("--heads", measure.heads, "query heads");
+  derived("--heads-kv", measure.heads_kv, "key heads, a divisor of heads; as heads if not given");
+  size("--seq", measure.seq, "queries");
+  derived("--seq-kv", measure.seq_kv, "keys; as seq if not given");
+  size("--dim", measure.dim, "head dimension");
+  derived("--dim-v", measure.dim_v, "head dimension of v; as dim if not given");
+  size("--block", measure.block, "edge of a block: 16 to 128, a multiple of 16");
+  group.add_option("--dtype", measure.dtype, "f16, bf16 or f32")->capture_default_str();
+  group.add_flag("--causal", measure.causal, "no query sees later keys (bottom-right)");
+  group.add_option("--scale", measure.scale, "of q·k before the softmax; 1/sqrt(dim) if not given");
+  CLI::Option_group* which = group.add_option_group("Blocks", "which key blocks a query block sees; all if not given");
+  which->add_option("--topk", measure.top_k, "the N best of random scores in each row")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  which->add_option("--threshold", measure.threshold, "random (normal) scores above T")->type_name("T");
+  which->add_option("--density", measure.density, "this fraction of the visible blocks at random, the diagonal among them")
+      ->check(CLI::Range(0.0, 1.0));
+  which->require_option(0, 1);
+  group.add_flag("--force-first", measure.force_first,
+                 "adds 100 to the scores of block column 0 (--topk, --threshold)");
+  group.add_flag("--use-dense-for-last-block", measure.dense_last,
+                 "the last two block rows see everything (--topk, --threshold)");
+  group.add_option("--form", measure.form, "how the kernel is told: mask, mask_i8 or lists")
+      ->capture_default_str();
+  group.add_option("--seed", measure.seed, "of the random inputs")->capture_default_str();
+  group.add_flag("--check", measure.check, "compare with float64; rows are sampled if there are many");
+  group.add_flag("--compare-dense", measure.compare_dense, "also time dense attention");
+}
+
+constexpr const char* kFooter =
+    R"(--set gives a library kernel's remaining options (`kiln list`), or dims and params of a .tile file;
+extents of a .tile file's tensors come from its inputs.
+  kiln run block_sparse_attention --heads 8 --seq 4096 --density 0.25 --causal --check
+  kiln run k.tile --in x=x.npy --set scale=0.5 --out y=y.npy)";
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command =
+      app.add_subcommand("run", "measure block_sparse_attention, or run a .tile file on .npy files");
+  command->add_option("target", options->target, "block_sparse_attention or FILE.tile")->required();
+  CLI::Option_group* problem = command->add_option_group("Attention problem");
+  add_problem(*problem, options->measure);
+  CLI::Option_group* files = command->add_option_group("Files of a .tile kernel");
+  files->add_option("--in", options->in, "an input")->type_name("NAME=FILE.npy")->allow_extra_args(false);
+  files->add_option("--out", options->out, "where to write an output")
+      ->type_name("NAME=FILE.npy")
+      ->allow_extra_args(false);
+  command->add_option("--set", options->set, "an option, dim or param")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  add_device_option(*command, options->device);
+  command->footer(kFooter);
+  command->callback([options, problem, files] { run(*options, *problem, *files); });
+}
+
+}  // namespace kiln::cli

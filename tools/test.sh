@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Every test there is, from a fresh clone: style, unit tests, differential fuzzing, programs that
+# must not compile, sanitizers, libFuzzer, the demo. Prints the minutes of each part; a part that
+# fails does not hide the later ones, and the exit status says whether all passed.
+#
+# KILN_TEST_FAST=1 leaves out the sanitizers and libFuzzer.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+jobs=${KILN_TEST_JOBS:-$(nproc)}
+fuzz_seconds=60          # each of the two targets
+release=build/release
+asan=build/asan
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+passed=0
+failed=0
+table=()
+
+# part NAME COMMAND…: runs it, shows and counts it. A run of ctest counts as its tests, anything
+# else as one.
+part() {
+  local name=$1 start=$SECONDS status good=0 bad=0
+  shift
+  printf '\n== %s\n' "$name"
+  "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  if [[ $(tail -20 "$log") =~ ([0-9]+)" tests failed out of "([0-9]+) ]]; then
+    bad=${BASH_REMATCH[1]}
+    good=$((BASH_REMATCH[2] - bad))
+  fi
+  # Whatever was counted, a bad exit status is a failure.
+  if [[ $status != 0 && $bad == 0 ]]; then bad=1; fi
+  if [[ $status == 0 && $good == 0 ]]; then good=1; fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  table+=("$(awk -v n="$name" -v s=$((SECONDS - start)) -v g=$good -v b=$bad -v r="$status" \
+    'BEGIN { printf "%-34s %5.1f min  %4d passed %4d failed  %s", n, s / 60, g, b, r ? "FAILED" : "ok" }')")
+  echo "${table[-1]}"
+}
+
+style() { /usr/bin/env python3 tools/check_style.py --self-test && tools/check_style.py; }
+
+build() {  # PRESET
+  [[ -f build/$1/build.ninja ]] || cmake --preset "$1" || return
+  NINJA_STATUS='[%f/%t %es] ' cmake --build --preset "$1" -j "$jobs"
+}
+
+run_ctest() {  # BUILD_DIR ARGS…
+  ctest --test-dir "$1" --output-on-failure --no-tests=error --timeout 900 -j "$jobs" "${@:2}"
+}
+
+fuzz() {  # TARGET: starts from the seeds in tests/fuzz/corpus, leaves a failing input in build/asan
+  local work=$asan/fuzz/$1
+  mkdir -p "$work"
+  "$asan/bin/$1" -max_total_time=$fuzz_seconds -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+    -artifact_prefix="$work/" "$work" "tests/fuzz/corpus/${1%_fuzz}"
+}
+
+started=$SECONDS
+bash tools/setup.sh || exit 1
+
+part "style" style
+part "build" build release
+part "tests" run_ctest $release -LE 'differential|nocompile'
+part "programs that must not compile" run_ctest $release -L nocompile
+part "interpreter against host, fuzzed" run_ctest $release -L differential
+if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
+  export ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-22/bin/llvm-symbolizer UBSAN_OPTIONS=print_stacktrace=1
+  part "build with sanitizers" build asan
+  part "tests under sanitizers" run_ctest $asan -LE 'differential|nocompile|performance'
+  part "libFuzzer: the parser" fuzz parse_fuzz
+  part "libFuzzer: the .npy reader" fuzz npy_fuzz
+fi
+part "demo" timeout 900 bash tools/demo.sh
+
+printf '\n== summary (%s cores, load %s)\n' "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
+printf '%s\n' "${table[@]}"
+awk -v s=$((SECONDS - started)) 'BEGIN { printf "%-34s %5.1f min\n", "everything", s / 60 }'
+echo
+echo "$passed passed, $failed failed"
+[[ $failed == 0 ]]
