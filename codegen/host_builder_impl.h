@@ -1,7 +1,6 @@
 // An IRBuilder that knows our element types, vectors and structured control flow.
 #pragma once
 
-#include <llvm/Analysis/InstSimplifyFolder.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
@@ -18,11 +17,9 @@ using Val = llvm::Value*;
 class Builder {
  public:
   Builder(llvm::Module& module, const Target& target)
-      : ir(module.getContext(), llvm::InstSimplifyFolder(module.getDataLayout())),
-        module(module),
-        target(target) {}
+      : ir(module.getContext()), module(module), target(target) {}
 
-  llvm::IRBuilder<llvm::InstSimplifyFolder> ir;
+  llvm::IRBuilder<> ir;
   llvm::Module& module;
   const Target& target;
 

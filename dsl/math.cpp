@@ -163,8 +163,9 @@ Expr floormod(Arg a, Arg b) {
 }
 
 Expr ceildiv(Arg a, Arg b) {
-  if (b.is_integer()) return floordiv(a + Arg(b.integer() - 1, b.loc()), b);
-  return floordiv(a + (b - Arg(1, b.loc())), b);
+  Loc loc = a.loc();
+  Arg less = b.is_integer() ? Arg(b.integer() - 1, loc) : Arg(b - Arg(1, loc), loc);
+  return floordiv(Arg(a + less, loc), b);
 }
 
 Expr fma(Arg a, Arg b, Arg c) {

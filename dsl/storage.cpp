@@ -121,29 +121,33 @@ void Element::store(const Arg& value) const {
   tracer.emit(OpCode::Store, std::move(operands), {}, loc_);
 }
 
+void Element::update(Expr (*op)(Arg, Arg), const Arg& value) const {
+  store(Arg(op(Arg(*this, loc_), value), loc_));
+}
+
 void Element::operator+=(Arg value) && {
-  store(Arg(*this, loc_) + value);
+  update(operator+, value);
 }
 void Element::operator-=(Arg value) && {
-  store(Arg(*this, loc_) - value);
+  update(operator-, value);
 }
 void Element::operator*=(Arg value) && {
-  store(Arg(*this, loc_) * value);
+  update(operator*, value);
 }
 void Element::operator/=(Arg value) && {
-  store(Arg(*this, loc_) / value);
+  update(operator/, value);
 }
 void Element::operator%=(Arg value) && {
-  store(Arg(*this, loc_) % value);
+  update(operator%, value);
 }
 void Element::operator&=(Arg value) && {
-  store(Arg(*this, loc_) & value);
+  update(operator&, value);
 }
 void Element::operator|=(Arg value) && {
-  store(Arg(*this, loc_) | value);
+  update(operator|, value);
 }
 void Element::operator^=(Arg value) && {
-  store(Arg(*this, loc_) ^ value);
+  update(operator^, value);
 }
 
 Tile alloc_shared(const std::vector<Arg>& extents, DType dtype, Loc loc) {

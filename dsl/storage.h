@@ -160,6 +160,7 @@ class [[maybe_unused]] Element : public Expr {
   static Read read(const Storage& base, const std::vector<Axis>& axes, Loc loc);
   Element(Read read, Loc loc);
   void store(const Arg& value) const;
+  void update(Expr (*op)(Arg, Arg), const Arg& value) const;
 
   Traced base_;
   std::vector<Value> index_;

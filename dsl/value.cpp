@@ -183,29 +183,34 @@ Var& Var::operator=(Arg value) & {
   return *this;
 }
 
+Var& Var::update(Expr (*op)(Arg, Arg), const Arg& value) {
+  Loc loc = value.loc();
+  return *this = Arg(op(Arg(read(loc), loc), value), loc);
+}
+
 Var& Var::operator+=(Arg value) & {
-  return *this = read(value.loc()) + value;
+  return update(operator+, value);
 }
 Var& Var::operator-=(Arg value) & {
-  return *this = read(value.loc()) - value;
+  return update(operator-, value);
 }
 Var& Var::operator*=(Arg value) & {
-  return *this = read(value.loc()) * value;
+  return update(operator*, value);
 }
 Var& Var::operator/=(Arg value) & {
-  return *this = read(value.loc()) / value;
+  return update(operator/, value);
 }
 Var& Var::operator%=(Arg value) & {
-  return *this = read(value.loc()) % value;
+  return update(operator%, value);
 }
 Var& Var::operator&=(Arg value) & {
-  return *this = read(value.loc()) & value;
+  return update(operator&, value);
 }
 Var& Var::operator|=(Arg value) & {
-  return *this = read(value.loc()) | value;
+  return update(operator|, value);
 }
 Var& Var::operator^=(Arg value) & {
-  return *this = read(value.loc()) ^ value;
+  return update(operator^, value);
 }
 
 }  // namespace kiln

@@ -50,7 +50,7 @@ class [[maybe_unused]] Expr {
 class Arg {
  public:
   Arg(const Expr& value, Loc loc = Loc::here())
-      : loc_(loc), traced_(value.traced()), dtype_(value.dtype()) {}
+      : kind_(Kind::Traced), loc_(loc), traced_(value.traced()), dtype_(value.dtype()) {}
   Arg(const Var& variable, Loc loc = Loc::here());
   template <Number T>
   Arg(T number, Loc loc = Loc::here()) : loc_(loc) {
@@ -107,7 +107,7 @@ DType common_dtype(std::string_view what, const Arg& a, const Arg& b);
 
 // A scalar variable: assign to it anywhere, also inside loops and branches. Copying it makes a new
 // variable with the value it has there.
-class Var {
+class [[maybe_unused]] Var {
  public:
   template <Number T>
   Var(T number, Loc loc = Loc::here()) : Var(Arg(number, loc), loc) {}
@@ -138,6 +138,7 @@ class Var {
   }
 
  private:
+  Var& update(Expr (*op)(Arg, Arg), const Arg& value);
   Var(const Arg& value, Loc loc) : Var(value.dtype(), value, loc) {}
 
   Traced cell_;  // a fragment of rank 0

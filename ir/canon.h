@@ -9,8 +9,9 @@
 
 namespace kiln {
 
-// Orders pure ops depth first from the effects that need them, drops pure ops without uses, renumbers
-// everything. Ops with effects keep their order; loads stay between the writes they stood between.
+// Orders pure ops and loads depth first from the effects that need them, drops those without uses,
+// renumbers everything. Ops with effects keep their order; a load stays in its region and between
+// the writes of its base that it stood between.
 Kernel canonical(const Kernel& kernel);
 
 // 128-bit hash (32 hex digits) of text; of the canonical text without names of files and lines.

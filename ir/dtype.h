@@ -63,8 +63,8 @@ Scalar convert(const Scalar& value, DType to);
 Scalar load_element(DType dtype, const void* address);
 void store_element(const Scalar& value, void* address);  // value.dtype gives the width
 
-// Bits of a 16- or 8-bit float, for tables and code that works on bits. Values are rounded as
-// round_to, except that an infinity that E5M2 holds stays one: storing what was loaded changes nothing.
+// Bits of a 16- or 8-bit float, for tables and code that works on bits. Values round as round_to,
+// but an infinity that E5M2 holds stays one: storing what was loaded changes nothing.
 uint16_t to_bits16(DType dtype, double value);   // F16, BF16
 double from_bits16(DType dtype, uint16_t bits);
 uint8_t to_bits8(DType dtype, double value);     // E4M3, E5M2

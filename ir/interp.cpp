@@ -77,13 +77,21 @@ static void check_binding(const Op& op, const Type& type, const Shape& shape,
                                         name, count(shape)));
 }
 
+static std::vector<std::byte> poisoned(const std::string& name, size_t bytes) {
+  try {
+    return std::vector<std::byte>(bytes, kPoison);
+  } catch (const std::exception&) {
+    throw DeviceError(fmt::format("no memory for the {} bytes of workspace '{}'", bytes, name));
+  }
+}
+
 void Interpreter::bind(const Op& op, const Bindings& bindings) {
   const std::string& name = op.word("name");
   const Type& type = kernel_.type(op.result);
   Shape shape = top_.shape(op);
   Memory memory;
   if (op.word("role") == "workspace") {
-    workspaces_.emplace_back(static_cast<size_t>(count(shape)) * size_of(type.dtype), kPoison);
+    workspaces_.push_back(poisoned(name, static_cast<size_t>(count(shape)) * size_of(type.dtype)));
     memory = Memory::contiguous(workspaces_.back().data(), type.dtype, shape);
   } else {
     auto found = bindings.tensors.find(name);

@@ -1,6 +1,7 @@
 // The host side of a launch: dims, params and the scalars computed from them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ir/error.h"
@@ -8,6 +9,8 @@
 
 namespace kiln {
 namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 59;  // sizes in bytes fit 63 bits
 
 Scalar dim_value(const Op& op, const std::map<std::string, int64_t>& dims) {
   const std::string& name = op.word("name");
@@ -63,11 +66,16 @@ const Scalar& TopLevel::scalar(Value value) const {
 std::vector<int64_t> TopLevel::shape(const Op& tensor) const {
   Shape shape = kernel_.type(tensor.result).shape;
   size_t next = 0;
+  int64_t elements = 1;
   for (int64_t& extent : shape) {
     if (extent == kDynamic) extent = scalar(tensor.operands[next++]).i;
     if (extent < 0)
       throw UserError(tensor.loc, fmt::format("tensor '{}': expected extents of 0 or more, got {}",
                                               tensor.word("name"), extent));
+    if (extent > 0 && elements > kMostElements / extent)
+      throw UserError(tensor.loc, fmt::format("tensor '{}': expected at most {} elements, got {}",
+                                              tensor.word("name"), kMostElements, str(shape)));
+    elements *= std::max<int64_t>(extent, 1);
   }
   return shape;
 }
@@ -81,9 +89,15 @@ std::vector<int64_t> TopLevel::grid(const Op& launch) const {
                                               "on axis {}",
                                               grid[axis], axis));
   }
-  if (grid[0] * grid[1] > INT32_MAX || grid[0] * grid[1] * grid[2] > INT32_MAX)
-    throw UserError(launch.loc, fmt::format("launch: expected at most {} blocks, got {} x {} x {}",
-                                            INT32_MAX, grid[0], grid[1], grid[2]));
+  if (std::count(grid.begin(), grid.end(), 0) > 0) return grid;
+  int64_t blocks = 1;
+  for (int64_t extent : grid) {
+    if (extent > INT32_MAX / blocks)
+      throw UserError(launch.loc,
+                      fmt::format("launch: expected at most {} blocks, got {} x {} x {}", INT32_MAX,
+                                  grid[0], grid[1], grid[2]));
+    blocks *= extent;
+  }
   return grid;
 }
 

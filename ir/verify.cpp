@@ -49,6 +49,7 @@
 #include <algorithm>
 
 #include "ir/error.h"
+#include "ir/evaluate_impl.h"
 #include "ir/verify_impl.h"
 #include "ir/walk.h"
 
@@ -84,7 +85,7 @@ void Law::require_index(const Op& op, size_t first, const Type& base) const {
   size_t given = op.operands.size() - first;
   if (given != base.shape.size())
     fail(op,
-         fmt::format("expected {} indices for {}, got {}", base.shape.size(), str(base), given));
+         fmt::format("indices of {}: expected {}, got {}", str(base), base.shape.size(), given));
   for (size_t i = first; i < op.operands.size(); ++i) require_i32(op, i);
 }
 
@@ -174,7 +175,10 @@ void Verifier::check_alone(OpId id, bool top) const {
   const OpInfo& row = info(op.code);
   int regions = static_cast<int>(op.regions.size());
   if (regions < row.min_regions || regions > row.max_regions)
-    law_.fail(op, fmt::format("expected {} to {} regions, got {}", row.min_regions, row.max_regions,
+    law_.fail(op, fmt::format("regions: expected {}, got {}",
+                              row.min_regions == row.max_regions
+                                  ? std::to_string(row.min_regions)
+                                  : fmt::format("{} to {}", row.min_regions, row.max_regions),
                               regions));
   check_roles(op);
   check_aliases(op);
@@ -188,7 +192,7 @@ void Verifier::check_place(const Op& op, bool top) const {
     law_.fail(op, "stands inside a launch; expected the top level of the kernel",
               op.code == OpCode::Launch ? "launches of a kernel follow each other" : "");
   if (!law_.parallel) return;
-  if (op.code == OpCode::Load || op.code == OpCode::Store || op.code >= OpCode::Const) return;
+  if (op.code == OpCode::Load || op.code == OpCode::Store || is_scalar_op(op.code)) return;
   law_.fail(op, "stands inside a parallel, which holds scalar ops, loads and stores only",
             op.code == OpCode::If ? "use select for a condition" : "move it out of the parallel");
 }

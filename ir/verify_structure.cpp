@@ -13,7 +13,7 @@ void require_arguments(const Law& law, const Op& op, size_t expected) {
   for (RegionId region : op.regions) {
     const std::vector<Value>& args = law.kernel.region(region).args;
     if (args.size() != expected)
-      law.fail(op, fmt::format("expected {} region arguments, got {}", expected, args.size()));
+      law.fail(op, fmt::format("region arguments: expected {}, got {}", expected, args.size()));
     for (Value arg : args)
       if (law.type(arg) != Type::scalar(I32))
         law.fail(op, fmt::format("region argument: expected i32, got {}", str(law.type(arg))));

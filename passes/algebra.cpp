@@ -222,8 +222,8 @@ class Simplifier {
 
   Value unary() {
     if (const Op* same = a_as(code_)) return code_ == OpCode::Abs ? a_ : same->operands[0];
-    if (const Op* negated = a_as(OpCode::Neg); negated && code_ == OpCode::Abs)
-      return copy({negated->operands[0]});
+    const Op* negated = code_ == OpCode::Abs ? a_as(OpCode::Neg) : nullptr;
+    if (negated && !is_unsigned_int(dtype_)) return copy({negated->operands[0]});
     const Op* compared = a_as(OpCode::Compare);
     if (code_ != OpCode::Not || !compared) return {};
     std::string_view kind = compared->word("kind");

@@ -1,4 +1,5 @@
-// Every C++ block of the tutorial and of the root README stands in a source that is compiled and run.
+// Every C++ block of the tutorial and of the root README stands in a source that is compiled and
+// run.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>

@@ -209,7 +209,7 @@ TEST_CASE("fp8 saturates when rounding and keeps infinities when storing") {
   CHECK(round_to(F16, 65520) == kInf);
 }
 
-TEST_CASE("integers wrap") {
+TEST_CASE("wrap_to and convert wrap integers") {
   CHECK(wrap_to(I8, 200) == -56);
   CHECK(wrap_to(U8, -1) == 255);
   CHECK(wrap_to(I16, 40000) == 40000 - 65536);
@@ -226,7 +226,7 @@ TEST_CASE("integers wrap") {
   CHECK(convert(scalar(Bool, int64_t{1}), I64).i == 1);
 }
 
-TEST_CASE("floats truncate and saturate to integers") {
+TEST_CASE("convert truncates and saturates floats to integers") {
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   struct Case {
@@ -274,7 +274,7 @@ TEST_CASE("floats truncate and saturate to integers") {
   }
 }
 
-TEST_CASE("integers round once to floats") {
+TEST_CASE("convert rounds integers once to floats") {
   // Just above a midpoint of bf16, by one part in 2^62: through a double it would look like the
   // midpoint and go down to even.
   const int64_t above = (int64_t{1} << 62) + (int64_t{1} << 54) + 1;

@@ -68,7 +68,7 @@ TEST_CASE("floor division and modulo, all signs", "[evaluate]") {
   CHECK(integer(OpCode::FloorDiv, U32, {0xFFFFFFFF, 2}) == 0x7FFFFFFF);
 }
 
-TEST_CASE("integers wrap", "[evaluate]") {
+TEST_CASE("integer arithmetic wraps", "[evaluate]") {
   CHECK(integer(OpCode::Add, I8, {127, 1}) == -128);
   CHECK(integer(OpCode::Add, U8, {255, 1}) == 0);
   CHECK(integer(OpCode::Sub, U32, {0, 1}) == 0xFFFFFFFF);

@@ -385,6 +385,21 @@ TEST_CASE("bindings that are missing or do not fit", "[interp]") {
         "4: tensor 'x': expected shape [3, 2], got [2, 2]");
 }
 
+TEST_CASE("sizes that no machine has", "[interp]") {
+  Run run(R"(kernel @test {
+    %n = dim {name = "n"} : i32
+    %w = tensor %n, %n {name = "w", role = workspace} : tensor f64[?, ?, 4]
+    launch %n, %n do |%x: i32, %y: i32| {}
+  })");
+  CHECK_THAT(run.dim("n", 1000000000).error(), Contains("3: tensor 'w': expected at most"));
+  CHECK(run.dim("n", 0).error() == "no error");
+  Run grid(
+      "kernel @test {\n%n = dim {name = \"n\"} : i32\n"
+      "launch %n, %n do |%x: i32, %y: i32| {}\n}");
+  CHECK(grid.dim("n", 100000).error() ==
+        "3: launch: expected at most 2147483647 blocks, got 100000 x 100000 x 1");
+}
+
 TEST_CASE("the top level computes shapes and grids", "[interp]") {
   Kernel kernel = parse(R"(kernel @test {
     %n = dim {name = "n"} : i32

@@ -11,37 +11,40 @@
 namespace kiln {
 namespace {
 
-constexpr DType kTypes[] = {F16, BF16, F32, F64, I8, I32, I64, U8, U32, U64, Bool};
-
-// A kernel of one block row: loads an element of each type, computes, stores one of each type.
+// Loads an element of each type, computes, stores every result.
 class Program {
  public:
   explicit Program(uint64_t seed) : random_(seed), kernel_("random"), build_(kernel_) {
     Attrs attrs;
     attrs.set("name", std::string("n"));
     Value n = kernel_.op(build_.emit(OpCode::Dim, {}, attrs, Type::scalar(I32))).result;
-    for (DType dtype : kTypes) {
-      inputs_.push_back(tensor("in_", "input", dtype, n));
-      outputs_.push_back(tensor("out_", "output", dtype, n));
+    for (DType dtype : kAllDTypes) {
+      inputs_.push_back(tensor("in_", "input", dtype, n, {kDynamic}));
+      outputs_.push_back(tensor("out_", "output", dtype, n, {kDynamic, kSteps}));
     }
     RegionId region = build_.add_region(build_.emit(OpCode::Launch, {n}));
     Value block = kernel_.add_argument(region, Type::scalar(I32));
     Builder::Scope scope(build_, region);
     for (Value input : inputs_) pool_.push_back(build_.load(input, {block}));
-    for (int i = 0; i < 60; ++i) pool_.push_back(step());
-    for (size_t i = 0; i < outputs_.size(); ++i)
-      build_.store(pick(kTypes[i]), outputs_[i], {block});
+    for (int i = 0; i < kSteps; ++i) {
+      pool_.push_back(step());
+      Value output = outputs_[static_cast<size_t>(kernel_.type(pool_.back()).dtype)];
+      build_.store(pool_.back(), output, {block, build_.constant(I32, i)});
+    }
   }
   const Kernel& kernel() const { return kernel_; }
 
  private:
+  static constexpr int kSteps = 60;
+
   size_t below(size_t end) { return std::uniform_int_distribution<size_t>(0, end - 1)(random_); }
 
-  Value tensor(const char* prefix, const char* role, DType dtype, Value n) {
+  Value tensor(const char* prefix, const char* role, DType dtype, Value n, Shape shape) {
     Attrs attrs;
     attrs.set("name", prefix + std::string(name(dtype)));
     attrs.set("role", std::string(role));
-    return kernel_.op(build_.emit(OpCode::Tensor, {n}, attrs, Type::tensor(dtype, {kDynamic})))
+    return kernel_
+        .op(build_.emit(OpCode::Tensor, {n}, attrs, Type::tensor(dtype, std::move(shape))))
         .result;
   }
 
@@ -57,7 +60,8 @@ class Program {
   Value constant(DType dtype) {
     if (dtype == Bool) return build_.constant(Bool, static_cast<int64_t>(below(2)));
     if (is_float(dtype)) {
-      constexpr double kFloats[] = {0.0, -0.0, 1.0, -1.0, 2.0, 0.25, 3.0, INFINITY, -INFINITY};
+      constexpr double kFloats[] = {0.0,  -0.0, 1.0,     -1.0,     2.0,      0.25,
+                                    -4.0, 3.0,  0x1p-20, 0x1p-140, INFINITY, -INFINITY};
       return build_.constant(dtype, kFloats[below(std::size(kFloats))]);
     }
     const int64_t lowest = static_cast<int64_t>(1ull << (size_of(dtype) * 8 - 1));
@@ -66,7 +70,7 @@ class Program {
   }
 
   Value step() {
-    const DType dtype = kTypes[below(std::size(kTypes))];
+    const DType dtype = kAllDTypes[below(std::size(kAllDTypes))];
     Value a = pick(dtype), b = pick(dtype);
     switch (below(5)) {
       case 0: {
@@ -74,7 +78,7 @@ class Program {
         return build_.compare(kKinds[below(6)], a, b);
       }
       case 1: return build_.select(pick(Bool), a, b);
-      case 2: return build_.cast(a, kTypes[below(std::size(kTypes))]);
+      case 2: return build_.cast(a, kAllDTypes[below(std::size(kAllDTypes))]);
       default: break;
     }
     using enum OpCode;
@@ -90,8 +94,14 @@ class Program {
     constexpr OpCode kFloats[] = {Add, Sub, Mul, Div, Min, Max};
     constexpr OpCode kInts[] = {Add,      Sub,      Mul, Min, Max, FloorDiv, FloorMod,
                                 FloorDiv, FloorMod, And, Or,  Xor, Shl,      Shr};
-    OpCode code = is_float(dtype) ? kFloats[below(6)] : kInts[below(std::size(kInts))];
-    return build_.binary(code, a, b);
+    auto code = [&] {
+      return is_float(dtype) ? kFloats[below(6)] : kInts[below(std::size(kInts))];
+    };
+    // Half of them with constants on constants: that is where identities are.
+    if (below(2)) return build_.binary(code(), a, b);
+    const OpCode inner = code(), outer = below(2) ? inner : code();
+    Value first = build_.binary(inner, a, constant(dtype));
+    return build_.binary(outer, first, constant(dtype));
   }
 
   std::mt19937_64 random_;

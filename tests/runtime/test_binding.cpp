@@ -58,9 +58,9 @@ TEST_CASE("a right call binds dims, params and tensors") {
 TEST_CASE("the interface as text") {
   Call call;
   CHECK(call.signature.text() ==
-        "dim heads; dim seq; dim limit; param scale f32; param first i32; "
         "input q f16 [heads, seq, 64]; input k f16 [heads, seq, 64]; "
-        "input mask bool [heads, ceildiv(seq, 64)]; output o f16 [heads, seq, 64]");
+        "input mask bool [heads, ceildiv(seq, 64)]; output o f16 [heads, seq, 64]; "
+        "dim heads; dim seq; dim limit; param scale f32; param first i32");
 }
 
 TEST_CASE("names") {
@@ -269,7 +269,7 @@ kernel @wide {
   Array y(I32, {1});
   const int64_t most = std::numeric_limits<int32_t>::max();
   Arguments arguments = Arguments().tensor("y", y).dim("a", most).dim("b", most).dim("c", most);
-  CHECK(error_of([&] { bind(wide, arguments); }) ==
-        "wide: the grid: [2147483647, 2147483647, 2147483647] is too large");
+  CHECK_THAT(error_of([&] { bind(wide, arguments); }),
+             Catch::Contains("expected at most 2147483647 blocks"));
   CHECK(error_of([&] { bind(wide, arguments.dim("b", 0)); }) == "no error");
 }

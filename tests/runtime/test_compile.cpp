@@ -9,6 +9,7 @@
 #include "ir/parse.h"
 #include "runtime/cache.h"
 #include "runtime/compile.h"
+#include "runtime/host_artifact.h"
 #include "runtime/host_device.h"
 #include "support.h"
 
@@ -165,7 +166,12 @@ TEST_CASE("a damaged entry is compiled again and repaired") {
   // Sound as an entry, but no code in it, or code for nothing.
   const std::string key = host_cache_key(scale_kernel());
   CHECK(file.filename() == key + ".kiln");
-  for (const std::string& payload : {std::string("nonsense"), std::string(16, '\0')}) {
+  HostObject no_code{
+      "\x7f"
+      "ELF, but not really",
+      {{"entry", {}, 0}}},
+      no_launch{"", {}};
+  for (const std::string& payload : {std::string("nonsense"), encode(no_code), encode(no_launch)}) {
     disk_cache()->store(key, payload);
     CHECK(rebuilds(read_file(file)));
   }

@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "ir/error.h"
 #include "ir/parse.h"
 #include "ir/verify.h"
+#include "tools/npy/file.h"
 #include "tools/npy/npy.h"
 
 namespace kiln::cli {
@@ -36,18 +34,8 @@ void add_device_option(CLI::App& command, std::string& name) {
 
 bool is_tile_file(const std::string& target) { return target.ends_with(".tile"); }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad() || text.bad())
-    throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  return text.str();
-}
-
 Kernel load_tile(const std::string& path) {
-  Kernel kernel = parse(read_text(path), path);
+  Kernel kernel = parse(read_file(path), path);
   verify(kernel);
   return kernel;
 }

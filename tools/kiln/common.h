@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,7 +26,6 @@ void add_device_option(CLI::App& command, std::string& name);
 // A .tile file (by its ending), or a library kernel with options.
 bool is_tile_file(const std::string& target);
 Kernel load_tile(const std::string& path);
-std::string read_text(const std::string& path);
 
 // Where each --set belongs: to the kernel's options, or to the launch.
 struct Settings {

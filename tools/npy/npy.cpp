@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "ir/error.h"
+#include "tools/npy/file.h"
 #include "tools/npy/header.h"
 
 namespace kiln {
@@ -61,15 +58,7 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
   return array;
 }
 
-Array read_npy(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
-  std::ostringstream contents;  // not seek and tell: the file may be a pipe
-  contents << file.rdbuf();
-  if (file.bad() || contents.bad())
-    throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  return parse_npy(contents.view(), path);
-}
+Array read_npy(const std::string& path) { return parse_npy(read_file(path), path); }
 
 std::string npy_bytes(const Array& array) {
   std::string bytes = format_npy_header(array.dtype(), array.shape());
@@ -78,13 +67,8 @@ std::string npy_bytes(const Array& array) {
 }
 
 void write_npy(const std::string& path, const Array& array) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!file) throw UserError(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
-  std::string header = format_npy_header(array.dtype(), array.shape());
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  file.write(static_cast<const char*>(array.data()), static_cast<std::streamsize>(array.bytes()));
-  file.close();
-  if (!file) throw UserError(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
+  write_file(path, {format_npy_header(array.dtype(), array.shape()),
+                    {static_cast<const char*>(array.data()), array.bytes()}});
 }
 
 }  // namespace kiln

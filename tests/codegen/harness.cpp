@@ -1,0 +1,120 @@
+#include "tests/codegen/harness.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "ir/parse.h"
+#include "ir/verify.h"
+
+namespace kiln::testing {
+namespace {
+
+std::vector<uint64_t> slot_values(const HostLaunch& launch, const Bindings& bindings) {
+  std::vector<uint64_t> values;
+  for (const Slot& slot : launch.slots) {
+    switch (slot.kind) {
+      case Slot::Kind::Pointer:
+        values.push_back(reinterpret_cast<uint64_t>(bindings.tensors.at(slot.name).data));
+        break;
+      case Slot::Kind::Stride:
+        values.push_back(static_cast<uint64_t>(
+            bindings.tensors.at(slot.name).strides[static_cast<size_t>(slot.axis)]));
+        break;
+      case Slot::Kind::Dim: values.push_back(static_cast<uint64_t>(bindings.dims.at(slot.name))); break;
+      case Slot::Kind::Param: {
+        uint64_t bits = 0;
+        store_element(bindings.params.at(slot.name), &bits);
+        values.push_back(bits);
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+const std::vector<host::Target>& levels() {
+  static const std::vector<host::Target> found = [] {
+    std::vector<host::Target> list = {host::this_cpu(), host::named_cpu("x86-64")};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      list.push_back(host::named_cpu("x86-64-v3"));
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
+      list.push_back(host::named_cpu("x86-64-v4"));
+    return list;
+  }();
+  return found;
+}
+
+void run_host(const Kernel& kernel, const Bindings& bindings, const host::Target& target) {
+  HostObject object = host::compile(kernel, target);
+  HostCode code(object);
+  TopLevel top(kernel, bindings.dims, bindings.params);
+  size_t number = 0;
+  for (OpId id : kernel.region(kernel.body).ops) {
+    const Op& op = kernel.op(id);
+    if (op.code != OpCode::Launch) continue;
+    const HostLaunch& launch = object.launches[number];
+    std::vector<uint64_t> slots = slot_values(launch, bindings);
+    const size_t bytes = (launch.scratch_bytes + 63) / 64 * 64;
+    std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(64, bytes), &std::free);
+    // Signalling garbage: what is never written must not matter.
+    std::memset(scratch.get(), 0xA5, bytes);
+    std::vector<int64_t> grid = top.grid(op);
+    for (int64_t z = 0; z < grid[2]; ++z)
+      for (int64_t y = 0; y < grid[1]; ++y)
+        for (int64_t x = 0; x < grid[0]; ++x)
+          code.entry(number)(slots.data(), x, y, z, scratch.get());
+    ++number;
+  }
+}
+
+std::string check_host(const Kernel& kernel, const Check& check) {
+  verify(kernel);
+  RandomBindings expected(kernel, check.dims, check.params, check.options);
+  const RandomBindings fresh = expected;
+  interpret(kernel, expected.bindings());
+  for (const host::Target& target : levels()) {
+    RandomBindings actual = fresh;
+    run_host(kernel, actual.bindings(), target);
+    std::string problem = actual.damage();
+    if (problem.empty()) problem = actual.difference(expected, check.tolerance);
+    if (!problem.empty()) return target.cpu + ": " + problem;
+  }
+  return "";
+}
+
+std::string check_host(const std::string& text, const Check& check) {
+  return check_host(parse(text), check);
+}
+
+Value Program::tensor(const std::string& name, DType dtype, Shape shape, const char* role,
+                      std::vector<Value> extents) {
+  Attrs attrs;
+  attrs.set("name", name);
+  attrs.set("role", std::string(role));
+  OpId op = b.emit(OpCode::Tensor, std::move(extents), attrs, Type::tensor(dtype, std::move(shape)));
+  return kernel.op(op).result;
+}
+
+Value Program::dim(const std::string& name) {
+  Attrs attrs;
+  attrs.set("name", name);
+  return kernel.op(b.emit(OpCode::Dim, {}, attrs, Type::scalar(I32))).result;
+}
+
+uint64_t random_seed() {
+  static const uint64_t seed = [] {
+    const char* given = std::getenv("KILN_SEED");
+    uint64_t chosen = given ? std::strtoull(given, nullptr, 10)
+                            : static_cast<uint64_t>(
+                                  std::chrono::system_clock::now().time_since_epoch().count());
+    std::printf("KILN_SEED=%llu\n", static_cast<unsigned long long>(chosen));
+    return chosen;
+  }();
+  return seed;
+}
+
+}  // namespace kiln::testing
