@@ -103,6 +103,15 @@ Val Builder::call(llvm::Intrinsic::ID id, std::span<const Val> args) {
   return ir.CreateIntrinsic(id, overload, llvm::ArrayRef<Val>(args.data(), args.size()));
 }
 
+Val Builder::extremum(Val a, Val b, bool larger) {
+  // IRBuilder folds arithmetic of constants, not intrinsics.
+  if (known(a) && known(b)) {
+    const bool first = known(a)->getSExtValue() > known(b)->getSExtValue();
+    return first == larger ? a : b;
+  }
+  return ir.CreateBinaryIntrinsic(larger ? llvm::Intrinsic::smax : llvm::Intrinsic::smin, a, b);
+}
+
 Val Builder::multiply_add(Val a, Val b, Val c) {
   if (!target.fma) return ir.CreateFAdd(ir.CreateFMul(a, b), c);
   const Val args[] = {a, b, c};

@@ -50,8 +50,8 @@ class Builder {
   // a·b + c, with one rounding if the CPU can.
   Val multiply_add(Val a, Val b, Val c);
   Val call(llvm::Intrinsic::ID id, std::span<const Val> args);  // overloaded on the first
-  Val smin(Val a, Val b) { return ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); }
-  Val smax(Val a, Val b) { return ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, b); }
+  Val smin(Val a, Val b) { return extremum(a, b, false); }
+  Val smax(Val a, Val b) { return extremum(a, b, true); }
   Val clamp(Val value, Val low, Val high) { return smin(smax(value, low), high); }
   // A C function that host_jit.cpp lends to compiled code, called once a lane.
   Val library_call(const char* name, std::span<const Val> args);
@@ -68,6 +68,7 @@ class Builder {
   llvm::AllocaInst* variable(llvm::Type* type);  // in the entry block, for mem2reg
 
  private:
+  Val extremum(Val a, Val b, bool larger);
   llvm::BasicBlock* block(const char* name);
 };
 

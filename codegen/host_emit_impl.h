@@ -28,9 +28,7 @@ struct Place {
   Val pointer = nullptr;
   llvm::MDNode* alias_tag = nullptr;  // tiles do not overlap
   std::vector<Axis> axes;
-  // Of a tile: its strides, and the last extent of the whole.
-  std::vector<int64_t> pitches;
-  int64_t base_columns = 0;
+  std::vector<int64_t> pitches;  // of a tile: its strides
 
   bool surely_inside() const {
     for (const Axis& axis : axes)

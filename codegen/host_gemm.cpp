@@ -22,16 +22,8 @@ Matrix matrix_of(Builder& b, const Place& place) {
   Val offset = b.i64(0);
   for (const Axis& axis : place.axes)
     offset = b.ir.CreateAdd(offset, b.ir.CreateMul(axis.start, axis.stride));
-  // A view that ends where its base does may use the padding of the base's rows.
-  const llvm::ConstantInt* start = Builder::known(columns.start);
-  const llvm::ConstantInt* high = Builder::known(columns.high);
-  const bool padded = start && high && start->isZero() && place.base_columns == columns.size;
-  return {place,
-          b.ir.CreateGEP(b.tile_type(place.dtype), place.pointer, offset),
-          place.pitches[rank - 2],
-          rows.size,
-          columns.size,
-          padded};
+  return {place, b.ir.CreateGEP(b.tile_type(place.dtype), place.pointer, offset),
+          place.pitches[rank - 2], rows.size, columns.size};
 }
 
 // How many rows and vectors of c are held at once.
@@ -95,11 +87,10 @@ Val GemmEmitter::read(const Matrix& m, Val pointer, int lanes) {
   return cast(b, load, m.place.dtype, c_.place.dtype);
 }
 
-// Whether a vector at `column` may be written whole. Decided for the panel's last one only.
-Val GemmEmitter::column_mask(Val column, int64_t vector, int64_t vectors) {
-  if (c_.padded || c_.columns % lanes_ == 0 || vector + 1 < vectors) return nullptr;
-  Val left = b.ir.CreateSub(b.i64(c_.columns), b.ir.CreateAdd(column, b.i64(vector * lanes_)));
-  return b.mask(b.i64(0), left, lanes_);
+void GemmEmitter::write(const Matrix& m, Val pointer, Val value) {
+  const llvm::Align align(value->getType()->getScalarSizeInBits() / 8);
+  auto* store = b.ir.CreateAlignedStore(value, pointer, align);
+  store->setMetadata(llvm::LLVMContext::MD_tbaa, m.place.alias_tag);
 }
 
 Val GemmEmitter::step(Val x, Val y, Val sum) {
@@ -137,8 +128,7 @@ void GemmEmitter::block(Val row, int64_t rows, Val column, int64_t vectors, Val 
   sums = b.loop(k, k_end, b.i64(1), sums, body);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t v = 0; v < vectors; ++v) {
-      const Val sum = sums[static_cast<size_t>(r * vectors + v)];
-      emitter_write(c_address(r, v), sum, column_mask(column, v, vectors));
+      write(c_, c_address(r, v), sums[static_cast<size_t>(r * vectors + v)]);
     }
 }
 
@@ -149,23 +139,12 @@ Val GemmEmitter::b_vector(Val column, int64_t vector, Val k, Val depth) {
   return read(buffer_, at(buffer_, row, b.i64(vector * lanes_)), lanes_);
 }
 
-void GemmEmitter::emitter_write(Val pointer, Val value, Val mask) {
-  const llvm::Align align(value->getType()->getScalarSizeInBits() / 8);
-  llvm::Instruction* store =
-      mask ? static_cast<llvm::Instruction*>(b.ir.CreateMaskedStore(value, pointer, align, mask))
-           : b.ir.CreateAlignedStore(value, pointer, align);
-  store->setMetadata(llvm::LLVMContext::MD_tbaa, c_.place.alias_tag);
-}
-
 void Emitter::emit_gemm(const Op& op) {
-  const Place target = place(op.operands[2]);
-  const Place inside = inside_copy(target);
+  // c is a whole fragment: its rows end in padding that may be written.
   const Place x = inside_copy(place(op.operands[0])), y = inside_copy(place(op.operands[1]));
-  GemmEmitter gemm(
-      b, matrix_of(b, x), matrix_of(b, y), matrix_of(b, inside), op,
-      [&](DType dtype, const Shape& shape) { return matrix_of(b, new_tile(dtype, shape)); });
-  gemm.emit();
-  if (inside.pointer != target.pointer) emit_copy(inside, target, 0.0);
+  GemmEmitter(b, matrix_of(b, x), matrix_of(b, y), matrix_of(b, place(op.operands[2])), op,
+              [&](DType dtype, const Shape& shape) { return matrix_of(b, new_tile(dtype, shape)); })
+      .emit();
 }
 
 }  // namespace kiln::host

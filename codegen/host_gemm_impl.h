@@ -12,7 +12,6 @@ struct Matrix {
   Val pointer;    // of its first element
   int64_t pitch;  // elements from row to row
   int64_t rows, columns;
-  bool padded;  // what follows a row up to a whole vector is padding
 };
 
 class GemmEmitter {
@@ -38,14 +37,14 @@ class GemmEmitter {
   void block(Val row, int64_t rows, Val column, int64_t vectors, Val k, Val k_end);
   Val at(const Matrix& matrix, Val row, Val column);
   Val read(const Matrix& matrix, Val pointer, int lanes);  // as values of c's dtype
-  void emitter_write(Val pointer, Val value, Val mask);
+  void write(const Matrix& matrix, Val pointer, Val value);
   Val b_vector(Val column, int64_t vector, Val k, Val depth);
-  Val column_mask(Val column, int64_t vector, int64_t vectors);
   Val step(Val x, Val y, Val sum);
 
   // host_transpose.cpp: [k][column] of a panel of a transposed b, as values of c's dtype.
   void make_buffer(int64_t depth, int64_t width);
   void fill_buffer(Val column, int64_t vectors, Val k, Val k_end);
+  void transpose_square(Val column, Val at_column, int64_t present, Val depth, Val to_row);
 
   Builder& b;
   Matrix a_, b_, c_;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "codegen/host.h"
 #include "codegen/host_target_impl.h"
@@ -18,8 +19,17 @@ namespace {
 
 namespace orc = llvm::orc;
 
+// What ORC reported besides the error it returns, which only says that something failed.
+thread_local std::string reported;
+
+void report(llvm::Error error) {
+  reported += "; " + llvm::toString(std::move(error));
+}
+
 void require(llvm::Error error) {
-  if (error) throw InternalError("linking compiled code: " + llvm::toString(std::move(error)));
+  if (!error) return;
+  const std::string details = std::exchange(reported, "");
+  throw InternalError("linking compiled code: " + llvm::toString(std::move(error)) + details);
 }
 
 template <class T>
@@ -33,11 +43,12 @@ orc::LLJIT& session() {
   static orc::LLJIT* jit = [] {
     host::initialize_llvm();
     auto machine = require(orc::JITTargetMachineBuilder::detectHost());
-    return require(orc::LLJITBuilder()
-                       .setJITTargetMachineBuilder(std::move(machine))
-                       .setPlatformSetUp(orc::setUpInactivePlatform)
-                       .create())
-        .release();
+    auto made = require(orc::LLJITBuilder()
+                            .setJITTargetMachineBuilder(std::move(machine))
+                            .setPlatformSetUp(orc::setUpInactivePlatform)
+                            .create());
+    made->getExecutionSession().setErrorReporter(report);
+    return made.release();
   }();
   return *jit;
 }

@@ -18,6 +18,18 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
+// Whether a constant mask has lane 0 alone. LLVM 22 turns such a masked store of a truncated value
+// into a scalar store of the wide one, past the element's end; so it is not given one.
+bool first_lane_only(Val mask) {
+  auto* constant = llvm::dyn_cast_or_null<llvm::Constant>(mask);
+  if (!constant || !constant->getType()->isVectorTy()) return false;
+  for (int i = 0; i < Builder::lanes_of(mask); ++i) {
+    llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(i));
+    if (!lane || (i == 0 ? !lane->isOneValue() : !lane->isNullValue())) return false;
+  }
+  return true;
+}
+
 Axis whole_axis(Builder& b, int64_t size, Val stride) {
   return {stride, b.i64(0), b.i64(0), b.i64(size), b.i64(size), size, 0, size};
 }
@@ -32,7 +44,7 @@ Place Emitter::place(Value storage) {
 
 Place Emitter::tensor_place(const Op& tensor) {
   const Type& type = kernel_.type(tensor.result);
-  Place place{type.dtype, true, nullptr, nullptr, {}, {}, 0};
+  Place place{type.dtype, true, nullptr, nullptr, {}, {}};
   size_t dynamic = 0;
   for (int64_t size : type.shape) {
     Axis axis = whole_axis(b, std::max<int64_t>(0, size), b.i64(1));
@@ -47,7 +59,7 @@ Place Emitter::tensor_place(const Op& tensor) {
 }
 
 Place Emitter::new_tile(DType dtype, const Shape& shape) {
-  Place place{dtype, false, nullptr, nullptr, {}, {}, 0};
+  Place place{dtype, false, nullptr, nullptr, {}, {}};
   if (shape.empty()) {
     place.pointer = b.variable(b.tile_type(dtype));
     return place;
@@ -61,7 +73,6 @@ Place Emitter::new_tile(DType dtype, const Shape& shape) {
     if (row / kLine % 2 == 0) row += kLine;
   }
   pitch = row / bytes;
-  place.base_columns = shape.back();
   place.pitches.assign(shape.size(), 1);
   uint64_t elements = pitch;
   for (size_t axis = shape.size() - 1; axis-- > 0;) {
@@ -132,6 +143,9 @@ Val Emitter::read(const Place& place, Val pointer, int lanes, Val mask, Val othe
   };
   if (!mask) return plain();
   if (lanes == 1) return b.choose(mask, plain, otherwise);
+  if (first_lane_only(mask))
+    return b.ir.CreateInsertElement(b.spread(otherwise, lanes),
+                                    read(place, pointer, 1, nullptr, nullptr), uint64_t{0});
   auto* load =
       b.ir.CreateMaskedLoad(type, pointer, align, mask, llvm::Constant::getNullValue(type));
   if (place.alias_tag) load->setMetadata(llvm::LLVMContext::MD_tbaa, place.alias_tag);
@@ -153,6 +167,7 @@ void Emitter::write(const Place& place, Val pointer, Val value, int lanes, Val m
   auto plain = [&] { tag(b.ir.CreateAlignedStore(stored, pointer, align)); };
   if (!mask) return plain();
   if (lanes == 1) return b.when(mask, plain);
+  if (first_lane_only(mask)) return write(place, pointer, b.lane(value, 0), 1, nullptr);
   tag(b.ir.CreateMaskedStore(stored, pointer, align, mask));
 }
 

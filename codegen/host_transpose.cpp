@@ -85,30 +85,30 @@ void GemmEmitter::make_buffer(int64_t depth, int64_t width) {
 }
 
 void GemmEmitter::fill_buffer(Val column, int64_t vectors, Val k, Val k_end) {
-  // Rows of b beyond its last do not exist: in the last square they are left out.
+  // Rows of b beyond its last do not exist: only a panel at a fixed place, the last, may lack some.
   const llvm::ConstantInt* fixed = Builder::known(column);
+  const int64_t present = fixed ? b_.rows - fixed->getSExtValue() : vectors * lanes_;
+  const int64_t whole = std::min(present / lanes_, vectors), rest = present % lanes_;
   b.loop(k, k_end, b.i64(lanes_), [&](Val depth) {
-    for (int64_t v = 0; v < vectors; ++v) {
-      int64_t present = lanes_;
-      if (fixed)
-        present = std::clamp<int64_t>(b_.rows - fixed->getSExtValue() - v * lanes_, 0, lanes_);
-      std::vector<Val> rows;
-      for (int64_t r = 0; r < lanes_; ++r) {
-        Val row = b.ir.CreateAdd(column, b.i64(v * lanes_ + r));
-        llvm::Type* type = Builder::widen(b.value_type(c_.place.dtype), lanes_);
-        rows.push_back(r < present ? read(b_, at(b_, row, depth), lanes_)
-                                   : llvm::Constant::getNullValue(type));
-      }
-      rows = transpose(b, rows);
-      Val first = b.ir.CreateSub(depth, k);
-      for (int64_t r = 0; r < lanes_; ++r) {
-        Val to = at(buffer_, b.ir.CreateAdd(first, b.i64(r)), b.i64(v * lanes_));
-        const llvm::Align align(rows[0]->getType()->getScalarSizeInBits() / 8);
-        auto* store = b.ir.CreateAlignedStore(rows[static_cast<size_t>(r)], to, align);
-        store->setMetadata(llvm::LLVMContext::MD_tbaa, buffer_.place.alias_tag);
-      }
-    }
+    Val to_row = b.ir.CreateSub(depth, k);
+    b.loop(b.i64(0), b.i64(whole * lanes_), b.i64(lanes_),
+           [&](Val at) { transpose_square(column, at, lanes_, depth, to_row); });
+    if (whole < vectors) transpose_square(column, b.i64(whole * lanes_), rest, depth, to_row);
   });
+}
+
+// The square of b at rows column + at …, of which `present` exist, and columns depth …
+void GemmEmitter::transpose_square(Val column, Val at_column, int64_t present, Val depth,
+                                   Val to_row) {
+  Val zero = llvm::Constant::getNullValue(Builder::widen(b.value_type(c_.place.dtype), lanes_));
+  Val first = b.ir.CreateAdd(column, at_column);
+  std::vector<Val> rows(static_cast<size_t>(lanes_), zero);
+  for (int64_t r = 0; r < present; ++r)
+    rows[static_cast<size_t>(r)] = read(b_, at(b_, b.ir.CreateAdd(first, b.i64(r)), depth), lanes_);
+  rows = transpose(b, rows);
+  for (int64_t r = 0; r < lanes_; ++r)
+    write(buffer_, at(buffer_, b.ir.CreateAdd(to_row, b.i64(r)), at_column),
+          rows[static_cast<size_t>(r)]);
 }
 
 }  // namespace kiln::host

@@ -7,7 +7,7 @@
 
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 Loop<1> for_loop(const char* kind, const Arg& begin, const Arg& end, const Arg& step, int stages,
@@ -129,4 +129,4 @@ RegionScope Branch::region() {
   return RegionScope(tracer_, op_, region);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -11,7 +11,7 @@
 
 #include "dsl/storage.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 // An op with a region per open range-for. Noticing that the body was left early is its work.
 class LoopBase {
@@ -143,4 +143,4 @@ void when(Arg condition, Then&& then, Loc loc = Loc::here()) {
   then();
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

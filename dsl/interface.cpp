@@ -4,7 +4,7 @@
 
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 Value declare(OpCode code, const std::string& name, DType dtype, Loc loc) {
@@ -80,4 +80,4 @@ std::array<Expr, 3> launch(const std::vector<Arg>& extents, Loc loc) {
   return {Expr(blocks[0], loc), Expr(blocks[1], loc), Expr(blocks[2], loc)};
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

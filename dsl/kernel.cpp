@@ -7,7 +7,7 @@
 #include "ir/verify.h"
 #include "ir/walk.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 // Elements are read where they are named, whether or not the value is needed: those reads that
@@ -47,4 +47,4 @@ Kernel trace(const std::string& name, const std::function<void()>& body, Loc loc
   return trace(name, TraceOptions{}, body, loc);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -6,7 +6,7 @@
 
 #include "ir/kernel.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 struct TraceOptions {
   bool fast_math = false;  // arithmetic may be contracted and approximated; infinities stay exact
@@ -18,4 +18,4 @@ Kernel trace(const std::string& name, TraceOptions options, const std::function<
              Loc loc = Loc::here());
 Kernel trace(const std::string& name, const std::function<void()>& body, Loc loc = Loc::here());
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

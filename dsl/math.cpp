@@ -6,7 +6,7 @@
 
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 void require_bool(std::string_view what, const Arg& a) {
@@ -204,4 +204,4 @@ Expr select(Arg condition, Arg a, Arg b) {
               condition.loc());
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -9,7 +9,7 @@
 
 #include "dsl/value.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 // Of C++ numbers these stay C++.
 using std::abs;
@@ -121,4 +121,4 @@ Expr infinity(DType dtype, Loc loc = Loc::here());
 // a where the condition holds, else b; both are evaluated. A C++ bool chooses while tracing.
 Expr select(Arg condition, Arg a, Arg b);
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -8,7 +8,7 @@
 #include "dsl/tile_ops.h"
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 Expr checked_scale(const Arg& scale, Loc loc) {
@@ -58,4 +58,4 @@ void OnlineSoftmax::finish(const Storage& acc, const Storage& lse, Loc loc) {
               loc);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -3,7 +3,7 @@
 
 #include "dsl/storage.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 // The running maximum and sum of `rows` rows. A row that sees only -inf ends as 0, its lse as -inf.
 class OnlineSoftmax {
@@ -28,4 +28,4 @@ inline OnlineSoftmax online_softmax(Arg rows, Arg scale, Loc loc = Loc::here()) 
   return OnlineSoftmax(rows, scale, loc);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -5,7 +5,7 @@
 #include "dsl/math.h"
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 // What the user calls it: the tensor's name, or the type of the tile.
@@ -157,4 +157,4 @@ Tile alloc_fragment(const std::vector<Arg>& extents, DType dtype, Loc loc) {
   return alloc(Space::Fragment, extents, dtype, "alloc_fragment", loc);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

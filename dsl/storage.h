@@ -9,7 +9,7 @@
 #include "dsl/value.h"
 #include "ir/type.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 // An axis of a part: `n` positions from `start`, which may be traced; n is a C++ number.
 class Span {
@@ -64,6 +64,17 @@ class Storage {
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
 
+  // Viable for rvalues only, so that every assignment to a name meets the sentence below.
+  Storage(const Storage&) = default;
+  Storage& operator=(const Storage&) && = delete;
+  template <class T>
+  Storage& operator=(T&&) {
+    static_assert(sizeof(T) == 0,
+                  "a tile or tensor is storage and stays what it is; use copy(source, destination) "
+                  "or fill(destination, value)");
+    return *this;
+  }
+
   template <class... I>
   using Part = std::conditional_t<(kIsRange<I> || ...), View, Element>;
 
@@ -115,18 +126,24 @@ class Storage {
 class View : public Storage {
  public:
   View(const Storage& base, const std::vector<Axis>& axes, Loc loc);
+  View(const View&) = default;
+  using Storage::operator=;
 };
 
 // Named mutable storage of static shape, on chip.
 class Tile : public Storage {
  public:
   Tile(Value tile, Loc loc) : Storage(tile, loc) {}
+  Tile(const Tile&) = default;
+  using Storage::operator=;
 };
 
 // Global memory bound by name at launch.
 class Tensor : public Storage {
  public:
   Tensor(Value tensor, Loc loc) : Storage(tensor, loc) {}
+  Tensor(const Tensor&) = default;
+  using Storage::operator=;
 };
 
 // The value of an element, read where it is written down; or, left of an assignment, the element.
@@ -175,4 +192,4 @@ Tile alloc_fragment(const std::vector<Arg>& extents, DType dtype, Loc loc = Loc:
 // The extents, all of them known while tracing.
 Shape static_shape(const std::vector<Arg>& extents, std::string_view what);
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -4,7 +4,7 @@
 
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 void reduce(const char* kind, const Storage& source, const Storage& destination, int dim,
@@ -88,4 +88,4 @@ void reduce_xor(const Storage& source, const Storage& destination, int dim, bool
   reduce("xor", source, destination, dim, clear, loc);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

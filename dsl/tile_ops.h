@@ -3,7 +3,7 @@
 
 #include "dsl/storage.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 // Copies, converting the dtype. Shapes agree once extents of 1 are dropped; what lies outside of
 // the source reads as `pad`, what lies outside of the destination is not written.
@@ -47,4 +47,4 @@ void reduce_or(const Storage& source, const Storage& destination, int dim = -1, 
 void reduce_xor(const Storage& source, const Storage& destination, int dim = -1, bool clear = true,
                 Loc loc = Loc::here());
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -8,7 +8,7 @@
 #include "ir/error.h"
 #include "ir/verify.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 thread_local Tracer* active = nullptr;
@@ -177,4 +177,4 @@ RegionScope::~RegionScope() {
   tracer_.open_.pop_back();
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -10,7 +10,7 @@
 #include "ir/builder.h"
 #include "ir/kernel.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 // A value of one particular trace; what every name of the language holds.
 struct Traced {
@@ -90,4 +90,4 @@ class RegionScope {
   Builder::Scope scope_;
 };
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

@@ -2,18 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cmath>
 #include <limits>
 
 #include "dsl/math.h"
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 namespace {
 
 std::string text_of(double number) {
   std::string text = fmt::format("{}", number);
   return text.find_first_of(".enai") == text.npos ? text + ".0" : text;
+}
+
+// As a program writes it: F16, Bool.
+std::string spelled(DType dtype) {
+  if (dtype == Bool) return "Bool";
+  std::string text(name(dtype));
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
 }
 
 bool fits(int64_t number, DType dtype) {
@@ -61,7 +70,7 @@ DType common_dtype(std::string_view what, const Arg& a, const Arg& b) {
   throw UserError(a.loc(),
                   fmt::format("{}: operands are {} and {}; cast one of them", what, name(a.dtype()),
                               name(b.dtype())),
-                  fmt::format("cast(x, dtype)"));
+                  "cast(x, " + spelled(is_float(b.dtype()) ? b.dtype() : a.dtype()) + ")");
 }
 
 Expr::Expr(Value value, Loc loc)
@@ -129,12 +138,12 @@ Value Arg::as(DType to, std::string_view what) const {
   Value value = tracer.use(traced_, loc_);
   if (!widens(dtype_, to))
     throw UserError(loc_, fmt::format("{}: expected {}, got {}", what, name(to), name(dtype_)),
-                    fmt::format("cast(x, {}) if that is meant", name(to)));
+                    fmt::format("cast(x, {}) if that is meant", spelled(to)));
   return tracer.scalars(loc_).cast(value, to);
 }
 
 Value Arg::index(std::string_view what) const {
-  if (kind_ == Kind::Boolean || !(is_number() || is_int(dtype_)))
+  if (kind_ != Kind::Integer && (is_number() || !is_int(dtype_)))
     throw UserError(loc_, fmt::format("{}: expected an integer, got {}", what, describe()));
   return as(I32, what);
 }
@@ -153,7 +162,7 @@ Value Arg::stored_as(DType to, std::string_view what) const {
     throw UserError(loc_,
                     fmt::format("{}: the element is {}, the value {}; cast the value", what,
                                 name(to), name(dtype_)),
-                    fmt::format("cast(x, {})", name(to)));
+                    fmt::format("cast(x, {})", spelled(to)));
   return Tracer::current(loc_).use(traced_, loc_);
 }
 
@@ -213,4 +222,4 @@ Var& Var::operator^=(Arg value) & {
   return update(operator^, value);
 }
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

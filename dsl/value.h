@@ -6,7 +6,7 @@
 
 #include "dsl/tracer.h"
 
-namespace kiln {
+namespace kiln::inline dsl {
 
 class Var;
 
@@ -145,4 +145,4 @@ class [[maybe_unused]] Var {
   DType dtype_;
 };
 
-}  // namespace kiln
+}  // namespace kiln::inline dsl

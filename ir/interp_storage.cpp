@@ -71,13 +71,9 @@ std::optional<int64_t> View::locate(const int64_t* index) const {
 }
 
 Scalar read_element(const Op& op, const Storage& storage, int64_t offset) {
-  if (storage.bytes) {
-    Scalar value =
-        load_element(storage.type.dtype,
-                     storage.bytes + offset * static_cast<int64_t>(size_of(storage.type.dtype)));
-    if (value.dtype == Bool) value.i = value.i != 0;
-    return value;
-  }
+  if (storage.bytes)
+    return load_element(storage.type.dtype,
+                        storage.bytes + offset * static_cast<int64_t>(size_of(storage.type.dtype)));
   if (!storage.written[static_cast<size_t>(offset)])
     throw UserError(op.loc,
                     fmt::format("{} reads element {} of {}, which was never written", op_name(op),

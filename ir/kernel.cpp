@@ -1,6 +1,14 @@
 #include "ir/kernel.h"
 
+#include <bit>
+
 namespace kiln {
+
+// Equal as text: 0.0 and -0.0 are two numbers.
+static bool same(const AttrValue& a, const AttrValue& b) {
+  const double *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
+  return x && y ? std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y) : a == b;
+}
 
 // The body is not in the initialiser list: the arenas, declared after it, must exist first.
 Kernel::Kernel(std::string kernel_name) : name(std::move(kernel_name)) { body = new_region(); }
@@ -20,7 +28,7 @@ OpId Kernel::new_op(OpCode code, Loc loc, std::vector<Value> operands, Attrs att
   Attrs stored;
   for (const auto& [key, value] : attrs.entries()) {
     const AttrInfo* attr = row.attr(key);
-    if (!attr || attr->default_value != value) stored.set(key, value);
+    if (!attr || !attr->default_value || !same(*attr->default_value, value)) stored.set(key, value);
   }
   while (!operands.empty() && !operands.back()) operands.pop_back();
   ops_.push_back({code, loc, std::move(operands), {}, std::move(stored), {}});

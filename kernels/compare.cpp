@@ -18,7 +18,9 @@ AccuracyRule accuracy_rule(DType dtype) {
   }
 }
 
-AccuracyRule lse_accuracy_rule() { return {std::numeric_limits<double>::infinity(), 1e-3}; }
+AccuracyRule lse_accuracy_rule() {
+  return {std::numeric_limits<double>::infinity(), 1e-3};
+}
 
 Comparison compare(std::span<const double> got, std::span<const double> reference,
                    int64_t row_length, const AccuracyRule& rule) {
@@ -72,8 +74,8 @@ std::vector<double> to_doubles(const Memory& memory) {
   auto* base = static_cast<const std::byte*>(memory.data);
   values.reserve(size);
   for (int64_t i = 0; i < size; ++i) {
-    Scalar value = load_element(memory.dtype,
-                                base + offset * static_cast<int64_t>(size_of(memory.dtype)));
+    Scalar value =
+        load_element(memory.dtype, base + offset * static_cast<int64_t>(size_of(memory.dtype)));
     values.push_back(is_float(memory.dtype) ? value.f : static_cast<double>(value.i));
     for (size_t axis = index.size(); axis-- > 0;) {
       offset += memory.strides[axis];

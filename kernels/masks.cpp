@@ -24,8 +24,12 @@ Rows rows_of(const Array& array, const char* what) {
   return {array.shape()[0] * array.shape()[1] * array.shape()[2], cols};
 }
 
-bool is_set(const Array& mask, int64_t at) { return mask.span<uint8_t>()[at] != 0; }
-void set(Array& mask, int64_t at, bool value) { mask.span<uint8_t>()[at] = value; }
+bool is_set(const Array& mask, int64_t at) {
+  return mask.span<uint8_t>()[at] != 0;
+}
+void set(Array& mask, int64_t at, bool value) {
+  mask.span<uint8_t>()[at] = value;
+}
 
 // The mean of `count` rows of `tensor` from `begin` on.
 std::vector<double> mean_row(const Memory& tensor, int64_t b, int64_t h, int64_t begin,
@@ -69,7 +73,8 @@ Array top_k_mask(const Array& scores, int64_t k) {
     std::iota(order.begin(), order.end(), int64_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return key[a] > key[b]; });
-    for (int64_t i = 0; i < std::min(k, rows.cols); ++i) set(mask, row * rows.cols + order[i], true);
+    for (int64_t i = 0; i < std::min(k, rows.cols); ++i)
+      set(mask, row * rows.cols + order[i], true);
   }
   return mask;
 }
@@ -205,7 +210,8 @@ BlockCount count_blocks(const Memory& mask, const BlockGrid& grid) {
       for (int64_t r = 0; r < grid.rows(); ++r) {
         int64_t visible = grid.visible_cols(r);
         total.visible += visible;
-        for (int64_t c = 0; c < visible; ++c) total.selected += load_double(mask, {b, h, r, c}) != 0;
+        for (int64_t c = 0; c < visible; ++c)
+          total.selected += load_double(mask, {b, h, r, c}) != 0;
       }
   return total;
 }

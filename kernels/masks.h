@@ -1,4 +1,5 @@
-// Block masks: which key blocks each query block sees. Builders from scores, conversions, densities.
+// Block masks: which key blocks each query block sees. Builders from scores, conversions,
+// densities.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ void trim(Array& mask, const BlockGrid& grid);
 // Sets the last two rows whole (`use_dense_for_last_block`); trim afterwards if causal.
 void set_last_rows(Array& mask);
 
-// Keeps the diagonal (last visible) block of each row and random visible ones up to `density` of all
-// visible blocks of a head, to the nearest block; `seed` decides which.
+// Keeps the diagonal (last visible) block of each row and random visible ones up to `density` of
+// all visible blocks of a head, to the nearest block; `seed` decides which.
 Array random_mask(int64_t batch, int64_t heads, const BlockGrid& grid, double density,
                   uint64_t seed);
 // Normally distributed f32 scores [B, H, rows, cols].

@@ -39,7 +39,8 @@ size_t Options::choice(std::string_view name, std::initializer_list<std::string_
   const std::string& value = text(name);
   for (size_t i = 0; i < words.size(); ++i)
     if (words.begin()[i] == value) return i;
-  throw UserError(fmt::format("{}: expected one of {}, got '{}'", name, fmt::join(words, ", "), value));
+  throw UserError(
+      fmt::format("{}: expected one of {}, got '{}'", name, fmt::join(words, ", "), value));
 }
 
 bool Options::boolean(std::string_view name) const {
@@ -51,7 +52,8 @@ DType Options::dtype(std::string_view name, std::initializer_list<DType> legal) 
   if (dtype && std::find(legal.begin(), legal.end(), *dtype) != legal.end()) return *dtype;
   std::vector<std::string_view> names;
   for (DType one : legal) names.push_back(kiln::name(one));
-  throw UserError(fmt::format("{}: expected one of {}, got '{}'", name, fmt::join(names, ", "), text(name)));
+  throw UserError(
+      fmt::format("{}: expected one of {}, got '{}'", name, fmt::join(names, ", "), text(name)));
 }
 
 bool KernelEntry::has_option(std::string_view option) const {

@@ -20,7 +20,7 @@ using Index = std::span<const Value>;
 class Expansion {
  public:
   Expansion(Builder& build, const Op& op)
-      : build_(build), kernel_(build.kernel()), op_(op), in_(op.operands) {}
+      : build_(build), kernel_(build.kernel()), in_(op.operands) {}
 
   void step() {
     Value s = in_[0], m = in_[1], l = in_[2], p = in_[3], alpha = in_[4], scale = in_[5];
@@ -103,8 +103,7 @@ class Expansion {
 
   Builder& build_;
   Kernel& kernel_;
-  const Op& op_;
-  std::vector<Value> in_;
+  const std::vector<Value> in_;
 };
 
 }  // namespace

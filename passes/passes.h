@@ -16,9 +16,9 @@ void simplify(Kernel& kernel);
 // needs: simplify · leaves: no exp or log of f32 in a fast_math kernel.
 void exp_to_exp2(Kernel& kernel);
 
-// Marks float arithmetic of fast_math kernels as `fast` (contract, approximate; never no-NaN,
-// no-infinity). needs: exp_to_exp2 · leaves: code generators may fuse and approximate what is
-// marked.
+// Marks float arithmetic of fast_math kernels as `fast`: may be fused and approximated, but NaN and
+// infinities stay what they are.
+// needs: exp_to_exp2 · leaves: code generators may do so with what is marked.
 void fast_math(Kernel& kernel);
 
 // Turns `selected` loops into serial loops with a test.

@@ -12,11 +12,12 @@
 namespace kiln {
 
 static constexpr size_t kAlignment = 64;
+static constexpr size_t kAddressSpace = size_t{1} << 47;
 
 void* allocate_aligned(size_t bytes) {
-  size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  void* memory =
-      bytes > PTRDIFF_MAX - kAlignment ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  void* memory = nullptr;
+  if (bytes < kAddressSpace)  // allocators of sanitizers end the process for more
+    memory = std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
   if (!memory)
     throw DeviceError(fmt::format("host: out of memory: cannot allocate {} bytes", bytes),
                       "use smaller tensors or a machine with more memory");

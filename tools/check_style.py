@@ -36,7 +36,7 @@ ARROWS = {
 LIBRARIES = {
     "llvm": ["codegen", "tests"],
     "llvm-c": ["codegen", "tests"],
-    "CLI": ["tools"],
+    "CLI": ["tools", "tests"],
     "nlohmann": ["runtime", "tools", "tests"],
     "catch2": ["tests"],
 }

@@ -63,8 +63,9 @@ bash tools/setup.sh || exit 1
 
 part "style" style
 part "build" build release
-part "tests" run_ctest $release -LE 'differential|nocompile'
+part "tests" run_ctest $release -LE 'differential|nocompile|performance'
 part "programs that must not compile" run_ctest $release -L nocompile
+part "ratios of speed" run_ctest $release -L performance
 part "interpreter against host, fuzzed" run_ctest $release -L differential
 if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
   export ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-22/bin/llvm-symbolizer UBSAN_OPTIONS=print_stacktrace=1

@@ -17,15 +17,16 @@ namespace kiln {
 // How a caller says which key blocks a query block sees.
 enum class BlockForm : uint8_t { MaskBool, MaskI8, Lists, Dense };
 
-// What a kernel is compiled for; everything else (batch, heads, lengths, strides) is known at launch.
+// What a kernel is compiled for; everything else (batch, heads, lengths, strides) is known at
+// launch.
 struct AttentionConfig {
   DType dtype = F16;  // of q, k, v, o: f16, bf16 or f32
   int64_t dim = 128, dim_v = 128;
   int64_t block_m = 64, block_n = 64;  // of the mask or lists
   BlockForm form = BlockForm::MaskBool;
   bool causal = false;
-  bool lse = false;            // also write the natural-log sum of exponentials of each row
-  bool written_out = false;    // spelled with reduce and exp instead of online_softmax
+  bool lse = false;          // also write the natural-log sum of exponentials of each row
+  bool written_out = false;  // spelled with reduce and exp instead of online_softmax
   bool fast_math = true;
   int64_t tile_m = 0, tile_n = 0;  // 0: chosen by tile_for; else a divisor of the block
   int64_t stages = 2;              // blocks prefetched
@@ -35,7 +36,7 @@ struct AttentionConfig {
 // UserError naming the field, its legal values and what it is; returns it with the tile filled in.
 AttentionConfig validated(AttentionConfig config);
 
-// Tile extents: divisors of the blocks, fit for the caches of one CPU core.
+// Tile extents for the host: divisors of the blocks.
 struct TileShape {
   int64_t m = 0, n = 0;
 };
@@ -78,18 +79,19 @@ class BlockSparseAttention {
 // Traces and compiles, or loads what was compiled before.
 BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config);
 
-// Plain float64 attention of chosen rows, on host memory; o and lse of the arguments are not touched.
-// `progress` is told the fraction done.
+// Plain float64 attention of chosen rows, on host memory; o and lse of the arguments are not
+// touched. `progress` is told the fraction done.
 struct AttentionReference {
-  std::vector<int64_t> rows;     // (b * heads + h) * seq + i, ascending
-  std::vector<double> o, lse;    // [rows, dim_v] and [rows]
+  std::vector<int64_t> rows;   // (b * heads + h) * seq + i, ascending
+  std::vector<double> o, lse;  // [rows, dim_v] and [rows]
 };
 AttentionReference attention_reference(const AttentionConfig& config, const AttentionArgs& args,
                                        std::vector<int64_t> rows,
                                        const std::function<void(double)>& progress = {});
 std::vector<int64_t> all_rows(const AttentionArgs& args);
 
-// The mask that the arguments mean, [batch, heads, rows, cols] bool, surplus and future blocks gone.
+// The mask that the arguments mean, [batch, heads, rows, cols] bool, surplus and future blocks
+// gone.
 Array effective_mask(const AttentionConfig& config, const AttentionArgs& args);
 
 // Work of a call: whole selected blocks, the diagonal ones too.

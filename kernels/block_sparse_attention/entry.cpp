@@ -15,7 +15,8 @@ AttentionConfig attention_config(const Options& options) {
   if (config.dim_v == 0) config.dim_v = config.dim;
   config.block_m = options.integer("block_m");
   config.block_n = options.integer("block_n");
-  config.form = static_cast<BlockForm>(options.choice("form", {"mask", "mask_i8", "lists", "dense"}));
+  config.form =
+      static_cast<BlockForm>(options.choice("form", {"mask", "mask_i8", "lists", "dense"}));
   config.causal = options.boolean("causal");
   config.lse = options.boolean("lse");
   config.written_out = options.boolean("written_out");
@@ -33,8 +34,8 @@ AttentionArgs args_of(const Bindings& bindings) {
     auto it = bindings.tensors.find(name);
     return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
   };
-  AttentionArgs args{*find("q"),     *find("k"),        *find("v"),     *find("o"),
-                     find("mask"),   find("counts"),    find("indices"), find("lse"), {}};
+  AttentionArgs args{*find("q"),     *find("k"),      *find("v"),  *find("o"), find("mask"),
+                     find("counts"), find("indices"), find("lse"), {}};
   args.scale = static_cast<float>(bindings.params.at("scale").f);
   return args;
 }
@@ -48,11 +49,14 @@ std::vector<OptionInfo> options() {
       {"block_n", "64", "16 to 128, a multiple of 16", "keys of a block"},
       {"form", "mask", "mask, mask_i8, lists or dense", "how the selected blocks are given"},
       {"causal", "false", "true or false", "bottom-right causal mask inside the blocks"},
-      {"lse", "false", "true or false", "also write lse, the log of each row's sum of exponentials"},
+      {"lse", "false", "true or false",
+       "also write lse, the log of each row's sum of exponentials"},
       {"written_out", "false", "true or false", "spell the softmax with reduce and exp"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"},
-      {"tile_m", "0", "a divisor of block_m, a multiple of 16; 0: chosen", "rows computed together"},
-      {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen", "keys computed together"},
+      {"tile_m", "0", "a divisor of block_m, a multiple of 16; 0: chosen",
+       "rows computed together"},
+      {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen",
+       "keys computed together"},
       {"stages", "2", "0 to 8", "key blocks prefetched"},
   };
 }
@@ -64,7 +68,9 @@ KernelEntry block_sparse_attention_entry() {
   entry.name = "block_sparse_attention";
   entry.summary = "attention over the key blocks that a mask or lists select; dense without one";
   entry.options = options();
-  entry.build = [](const Options& options) { return block_sparse_attention_kernel(attention_config(options)); };
+  entry.build = [](const Options& options) {
+    return block_sparse_attention_kernel(attention_config(options));
+  };
   entry.default_params = [](const Options& options) {
     double scale = 1 / std::sqrt(static_cast<double>(attention_config(options).dim));
     return std::map<std::string, Scalar>{{"scale", Scalar::of_float(F32, scale)}};

@@ -23,7 +23,8 @@ struct Visible {
   Expr blocks(int64_t block) const { return ceildiv(keys(), block); }
 };
 
-// s = -inf where a row must not look; only tiles that cross the diagonal or the end have such places.
+// s = -inf where a row must not look; only tiles that cross the diagonal or the end have such
+// places.
 void mask_elements(const Visible& visible, const Tile& s, const Expr& first_key) {
   const AttentionConfig& c = visible.c;
   when(first_key + c.tile_n > visible.keys_of_row(0), [&] {
@@ -43,7 +44,10 @@ Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, 
                     input("k", c.dtype, {batch, heads_kv, seq_kv, c.dim}),
                     input("v", c.dtype, {batch, heads_kv, seq_kv, c.dim_v}),
                     output("o", c.dtype, {batch, heads, seq, c.dim_v}),
-                    {}, {}, {}, {}};
+                    {},
+                    {},
+                    {},
+                    {}};
   if (c.lse) tensors.lse = output("lse", F32, {batch, heads, seq});
   if (c.form == BlockForm::Dense) return tensors;
   Dim rows = dim("rows");
@@ -53,7 +57,8 @@ Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, 
     tensors.indices = input("indices", I32, {batch, heads, rows, entries});
   } else {
     Dim cols = dim("cols");
-    tensors.mask = input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {batch, heads, rows, cols});
+    tensors.mask =
+        input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {batch, heads, rows, cols});
   }
   return tensors;
 }

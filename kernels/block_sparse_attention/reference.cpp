@@ -59,7 +59,8 @@ double attend_row(const double* q, const Head& k, const Head& v, const uint8_t* 
 
 template <class Body>
 void in_threads(int64_t count, const Body& body) {  // body(begin, end)
-  int64_t threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, std::max(count, int64_t{1}));
+  int64_t threads =
+      std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, std::max(count, int64_t{1}));
   std::vector<std::thread> pool;
   for (int64_t t = 1; t < threads; ++t)
     pool.emplace_back([&, t] { body(count * t / threads, count * (t + 1) / threads); });

@@ -24,15 +24,17 @@ void RowSoftmax::finish(const Tile& acc, const Tile& lse) {
 }
 
 // A maximum that is not finite is not subtracted: -inf − -inf would be NaN.
-static Expr subtracted(const Expr& top) { return select(abs(top) < infinity(F32), top, 0.0f); }
+static Expr subtracted(const Expr& top) {
+  return select(abs(top) < infinity(F32), top, 0.0f);
+}
 
 void RowSoftmax::written_out_step(const Tile& s, const Tile& p, const Tile& acc) {
   auto& [top, sum, old_top, alpha, tile_sum, weight] = *state_;
   copy(top, old_top);
   reduce_max(s, top, 1, false);
   for (auto i : parallel(c_.tile_m))
-    alpha(i) = select(old_top(i) == -infinity(F32), 0.0f,
-                      exp((old_top(i) - subtracted(top(i))) * scale_));
+    alpha(i) =
+        select(old_top(i) == -infinity(F32), 0.0f, exp((old_top(i) - subtracted(top(i))) * scale_));
   for (auto [i, j] : parallel(c_.tile_m, c_.tile_n))
     weight(i, j) = exp((s(i, j) - subtracted(top(i))) * scale_);
   reduce_sum(weight, tile_sum, 1);

@@ -51,14 +51,15 @@ KernelEntry matmul_entry() {
   entry.check = [](const Options&, const Bindings&) {};
   entry.reference = [](const Options& options, const Bindings& bindings) {
     const auto& tensors = bindings.tensors;
-    return ReferenceResults{
-        {"c", reference(config_of(options), tensors.at("a"), tensors.at("b"))}};
+    return ReferenceResults{{"c", reference(config_of(options), tensors.at("a"), tensors.at("b"))}};
   };
   entry.work = [](const Options& options, const Bindings& bindings) {
     const Memory &a = bindings.tensors.at("a"), &b = bindings.tensors.at("b"),
                  &c = bindings.tensors.at("c");
     double depth = static_cast<double>(a.shape[!config_of(options).transpose_a]);
-    auto bytes = [](const Memory& t) { return static_cast<double>(count(t.shape) * size_of(t.dtype)); };
+    auto bytes = [](const Memory& t) {
+      return static_cast<double>(count(t.shape) * size_of(t.dtype));
+    };
     return Work{2 * depth * static_cast<double>(count(c.shape)), bytes(a) + bytes(b) + bytes(c)};
   };
   return entry;

@@ -12,8 +12,8 @@ struct MatmulConfig {
   int64_t tile_m = 64, tile_n = 64, tile_k = 64;
   int64_t stages = 2;
 };
-// c[m, n] = a[m, k] · b[k, n], accumulated in f32 (f64 for f64); with transpose_a, a is [k, m]; with
-// transpose_b, b is [n, k].
+// c[m, n] = a[m, k] · b[k, n], accumulated in f32 (f64 for f64); with transpose_a, a is [k, m];
+// with transpose_b, b is [n, k].
 Kernel matmul_kernel(const MatmulConfig& config);
 
 KernelEntry matmul_entry();

@@ -25,7 +25,8 @@ Kernel row_softmax_kernel(DType dtype, int64_t tile_m, int64_t tile_n, bool fast
       copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in, {.pad = kOutside});
       copy(top, old_top);
       reduce_max(in, top, 1, false);
-      for (auto [i, j] : parallel(tile_m, tile_n)) weight(i, j) = exp(in(i, j) - subtracted(top(i)));
+      for (auto [i, j] : parallel(tile_m, tile_n))
+        weight(i, j) = exp(in(i, j) - subtracted(top(i)));
       reduce_sum(weight, tile_sum, 1);
       for (auto i : parallel(tile_m))
         sum(i) = sum(i) * exp(subtracted(old_top(i)) - subtracted(top(i))) + tile_sum(i);

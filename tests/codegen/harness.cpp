@@ -22,7 +22,9 @@ std::vector<uint64_t> slot_values(const HostLaunch& launch, const Bindings& bind
         values.push_back(static_cast<uint64_t>(
             bindings.tensors.at(slot.name).strides[static_cast<size_t>(slot.axis)]));
         break;
-      case Slot::Kind::Dim: values.push_back(static_cast<uint64_t>(bindings.dims.at(slot.name))); break;
+      case Slot::Kind::Dim:
+        values.push_back(static_cast<uint64_t>(bindings.dims.at(slot.name)));
+        break;
       case Slot::Kind::Param: {
         uint64_t bits = 0;
         store_element(bindings.params.at(slot.name), &bits);
@@ -95,7 +97,8 @@ Value Program::tensor(const std::string& name, DType dtype, Shape shape, const c
   Attrs attrs;
   attrs.set("name", name);
   attrs.set("role", std::string(role));
-  OpId op = b.emit(OpCode::Tensor, std::move(extents), attrs, Type::tensor(dtype, std::move(shape)));
+  OpId op =
+      b.emit(OpCode::Tensor, std::move(extents), attrs, Type::tensor(dtype, std::move(shape)));
   return kernel.op(op).result;
 }
 
@@ -108,9 +111,9 @@ Value Program::dim(const std::string& name) {
 uint64_t random_seed() {
   static const uint64_t seed = [] {
     const char* given = std::getenv("KILN_SEED");
-    uint64_t chosen = given ? std::strtoull(given, nullptr, 10)
-                            : static_cast<uint64_t>(
-                                  std::chrono::system_clock::now().time_since_epoch().count());
+    uint64_t chosen =
+        given ? std::strtoull(given, nullptr, 10)
+              : static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     std::printf("KILN_SEED=%llu\n", static_cast<unsigned long long>(chosen));
     return chosen;
   }();

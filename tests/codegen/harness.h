@@ -42,7 +42,8 @@ class Program {
     const size_t axes = extents.size();
     RegionId region = b.add_region(b.emit(OpCode::Launch, std::move(extents)));
     std::vector<Value> index;
-    for (size_t i = 0; i < axes; ++i) index.push_back(kernel.add_argument(region, Type::scalar(I32)));
+    for (size_t i = 0; i < axes; ++i)
+      index.push_back(kernel.add_argument(region, Type::scalar(I32)));
     Builder::Scope scope(b, region);
     body(std::span<const Value>(index));
   }

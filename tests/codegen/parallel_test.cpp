@@ -42,10 +42,12 @@ TEST_CASE("broadcast, transposed, shifted and gathered elements", "[parallel]") 
   for (DType dtype : {F16, F32, F64, I8, I32, Bool}) {
     Program p("access");
     Value x = p.tensor("x", dtype, {20, 37}), list = p.tensor("list", I32, {37});
-    Value y = p.tensor("y", dtype, {20, 37}, "output"), t = p.tensor("t", dtype, {37, 20}, "output");
+    Value y = p.tensor("y", dtype, {20, 37}, "output"),
+          t = p.tensor("t", dtype, {37, 20}, "output");
     Value w = p.tensor("w", dtype, {20, 37}, "inout");
     p.launch([&] {
-      Value rows = p.b.alloc(Space::Fragment, dtype, {20}), shared = p.b.alloc(Space::Shared, dtype, {20, 37});
+      Value rows = p.b.alloc(Space::Fragment, dtype, {20}),
+            shared = p.b.alloc(Space::Shared, dtype, {20, 37});
       p.copy(x, shared);
       p.copy(p.b.slice(x, {p.index(0), p.index(5)}, {20, 1}), rows);
       p.b.parallel({20, 37}, [&](std::span<const Value> at) {
@@ -54,8 +56,8 @@ TEST_CASE("broadcast, transposed, shifted and gathered elements", "[parallel]") 
         Value row = p.b.load(rows, {i});
         // To the left and right of the row's ends: 0.
         Value left = p.b.load(shared, {i, p.b.binary(OpCode::Sub, j, p.index(3))});
-        Value right = p.b.load(x, {p.b.binary(OpCode::Add, i, p.index(1)),
-                                   p.b.binary(OpCode::Add, p.index(2), j)});
+        Value right = p.b.load(
+            x, {p.b.binary(OpCode::Add, i, p.index(1)), p.b.binary(OpCode::Add, p.index(2), j)});
         // Any order, partly outside.
         Value any = p.b.load(shared, {i, p.b.load(list, {j})});
         Value odd = p.b.compare("eq", p.b.binary(OpCode::FloorMod, j, p.index(2)), p.index(1));

@@ -42,8 +42,8 @@ std::string check_reduce(const std::string& kind, DType from, DType to, Shape sh
 TEST_CASE("every kind and dtype along every axis", "[reduce]") {
   for (DType dtype : kAllDTypes)
     for (const char* kind : {"max", "min", "sum", "absmax", "and", "or", "xor"}) {
-      const bool bits = std::string(kind) == "and" || std::string(kind) == "or" ||
-                        std::string(kind) == "xor";
+      const bool bits =
+          std::string(kind) == "and" || std::string(kind) == "or" || std::string(kind) == "xor";
       if (bits ? is_float(dtype) : dtype == Bool) continue;
       INFO(kind << " " << name(dtype));
       // e4m3 holds sums of few elements exactly.
@@ -84,8 +84,10 @@ TEST_CASE("a reduction of a view that sticks out into another view", "[reduce]")
     attrs.set("kind", std::string("sum"));
     attrs.set("dim", int64_t{1});
     attrs.set("clear", false);
-    p.b.emit(OpCode::Reduce, {p.b.slice(tile, {p.index(-1), p.index(25)}, {6, 30}),
-                              p.b.slice(sums, {p.index(16)}, {6})}, attrs);
+    p.b.emit(
+        OpCode::Reduce,
+        {p.b.slice(tile, {p.index(-1), p.index(25)}, {6, 30}), p.b.slice(sums, {p.index(16)}, {6})},
+        attrs);
     p.copy(sums, y);
   });
   CHECK(check_host(p.kernel) == "");

@@ -144,8 +144,8 @@ TEST_CASE("fma, floor, ceil, sqrt and the transcendental functions", "[scalar]")
       CHECK(check_op(code, dtype, 1, real) == "");
     // Within 2 ulp of f32; a value at the edge of two f16 may fall to the other side.
     real.tolerance = dtype == F64 ? 1e-15 : dtype == F32 ? 3e-7 : dtype == F16 ? 1e-3 : 8e-3;
-    for (OpCode code : {OpCode::Exp, OpCode::Exp2, OpCode::Log, OpCode::Log2, OpCode::Rsqrt,
-                        OpCode::Tanh})
+    for (OpCode code :
+         {OpCode::Exp, OpCode::Exp2, OpCode::Log, OpCode::Log2, OpCode::Rsqrt, OpCode::Tanh})
       for (bool fast : {false, true}) {
         INFO(info(code).name);
         Attrs attrs;
@@ -214,8 +214,9 @@ TEST_CASE("every bit pattern of the small floats survives a load and a store", "
         const double expected = wide_bits ? from_bits16(dtype, in16[i]) : from_bits8(dtype, in8[i]);
         const double got = wide_bits ? from_bits16(dtype, out16[i]) : from_bits8(dtype, out8[i]);
         auto same = [&](double value) {
-          return std::isnan(expected) ? std::isnan(value)
-                                      : value == expected && std::signbit(value) == std::signbit(expected);
+          return std::isnan(expected)
+                     ? std::isnan(value)
+                     : value == expected && std::signbit(value) == std::signbit(expected);
         };
         wrong += !same(got) || !same(values[i]);
       }

@@ -97,6 +97,7 @@ TEST_CASE("bits and shifts", "[evaluate]") {
   CHECK(integer(OpCode::Shr, I8, {-128, 8}) == -1);
   CHECK(integer(OpCode::Shr, I8, {-1, -1}) == -1);
   CHECK(integer(OpCode::Shr, I8, {64, 8}) == 0);
+  CHECK(integer(OpCode::Shr, I64, {-2, 64}) == -1);
   CHECK(integer(OpCode::Shr, U8, {0x80, 7}) == 1);
   CHECK(integer(OpCode::Shr, U8, {0x80, 8}) == 0);
   CHECK(integer(OpCode::Shr, U64, {-1, 63}) == 1);

@@ -207,7 +207,8 @@ TEST_CASE("copy: edges, pad, conversion", "[interp]") {
 
 TEST_CASE("a slice of a slice does not see past the outer one", "[interp]") {
   Run run(one_block(R"(%x = tensor {name = "x", role = inout} : tensor i32[8]
-    %o = tensor {name = "o", role = output} : tensor i32[4])",
+    %o = tensor {name = "o", role = output} : tensor i32[4]
+    %o2 = tensor {name = "o2", role = output} : tensor i32[2])",
                     R"(%two = const {value = 2} : i32
     %outer = slice %x, %two : view global i32[3]
     %inner = slice %outer, %two : view global i32[4]
@@ -216,10 +217,14 @@ TEST_CASE("a slice of a slice does not see past the outer one", "[interp]") {
     fill %nine, %inner
     %rest = slice %outer, %c1 : view global i32[?]
     %beyond = load %rest, %two : i32
-    store %beyond, %x, %c0)"));
+    store %beyond, %x, %c0
+    %back = const {value = -1} : i32
+    %before = slice %outer, %back : view global i32[2]
+    copy %before, %o2 {pad = -1.0})"));
   run.tensor("x", I32, {8}, {10, 11, 12, 13, 14, 15, 16, 17}).tensor("o", I32, {4});
-  run();
+  run.tensor("o2", I32, {2})();
   CHECK(run.values("o") == Numbers{14, -1, -1, -1});
+  CHECK(run.values("o2") == Numbers{-1, 12});
   CHECK(run.values("x") == Numbers{0, 11, 12, 13, 9, 15, 16, 17});
 }
 

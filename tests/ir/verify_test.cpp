@@ -254,6 +254,14 @@ TEST_CASE("form", "[verify]") {
     builder.unary(OpCode::Neg, block);
     CHECK(message() == "neg: 'a' is used where it is not defined");
   }
+  SECTION("use after the defining region") {
+    OpId launch = builder.emit(OpCode::Launch, {builder.constant(I32, 1)});
+    RegionId region = builder.add_region(launch);
+    kernel.add_argument(region, Type::scalar(I32));
+    Value inner = Builder(kernel, region).constant(I32, 2);
+    builder.unary(OpCode::Neg, inner);
+    CHECK(message() == "neg: 'a' is used where it is not defined");
+  }
   SECTION("unknown attribute") {
     attrs.set("colour", std::string("red"));
     builder.emit(OpCode::Add, {builder.constant(I32, 1), builder.constant(I32, 1)}, attrs,

@@ -24,16 +24,18 @@ void fill_normal(Array& array, std::mt19937_64& random) {
 uint64_t run_seed() {
   static const uint64_t seed = [] {
     const char* given = std::getenv("KILN_TEST_SEED");
-    uint64_t value = given ? std::strtoull(given, nullptr, 10)
-                           : static_cast<uint64_t>(
-                                 std::chrono::system_clock::now().time_since_epoch().count());
+    uint64_t value =
+        given ? std::strtoull(given, nullptr, 10)
+              : static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     std::cout << "random tests: KILN_TEST_SEED=" << value << std::endl;
     return value;
   }();
   return seed;
 }
 
-std::vector<std::string_view> devices() { return {"host", "interpreter"}; }
+std::vector<std::string_view> devices() {
+  return {"host", "interpreter"};
+}
 
 AttentionCase::AttentionCase(const AttentionConfig& wanted, const Sizes& s)
     : config(validated(wanted)),
@@ -81,8 +83,8 @@ void AttentionCase::check(Device& device) {
   run(device);
   AttentionReference reference = attention_reference(config, args, all_rows(args));
   INFO(describe() << " on " << device.name());
-  Comparison outputs = compare(to_doubles(args.o), reference.o, config.dim_v,
-                               accuracy_rule(config.dtype));
+  Comparison outputs =
+      compare(to_doubles(args.o), reference.o, config.dim_v, accuracy_rule(config.dtype));
   INFO("o: " << outputs.str());
   CHECK(outputs.ok());
   if (!config.lse) return;

@@ -51,9 +51,8 @@ TEST_CASE("shapes that do not fit", "[attention][errors]") {
          [](auto& one) { one.args.v.shape[2] = 255; });
   expect("k: expected shape [1, 2, 256, 32], got [1, 2, 256, 16]",
          [](auto& one) { one.args.k.shape[3] = 16; });
-  expect("heads: expected a multiple of the 2 heads of k and v, got 1", [](auto& one) {
-    one.args.q.shape[1] = one.args.o.shape[1] = 1;
-  });
+  expect("heads: expected a multiple of the 2 heads of k and v, got 1",
+         [](auto& one) { one.args.q.shape[1] = one.args.o.shape[1] = 1; });
 }
 
 TEST_CASE("missing, surplus and mistyped arguments", "[attention][errors]") {
@@ -66,28 +65,33 @@ TEST_CASE("missing, surplus and mistyped arguments", "[attention][errors]") {
   lists.form = BlockForm::Lists;
   dense.form = BlockForm::Dense;
   lse.lse = true;
-  expect("counts: missing", [](auto& one) { one.args.counts.reset(); }, lists);
-  expect("indices: expected dtype i32, got i64", [](auto& one) { one.args.indices->dtype = I64; },
-         lists);
-  expect("counts, indices: expected as many rows in both, got 4 and 5", [](auto& one) {
-    one.args.indices->shape[2] = 5;
-  }, lists);
-  expect("mask: given, but the kernel was compiled without one",
-         [](auto& one) { one.args.mask = one.mask.view(); }, dense);
-  expect("lse: expected shape [1, 2, 200], got [1, 2, 199]",
-         [](auto& one) { one.args.lse->shape[2] = 199; }, lse);
-  expect("lse: missing", [](auto& one) { one.args.lse.reset(); }, lse);
+  expect(
+      "counts: missing", [](auto& one) { one.args.counts.reset(); }, lists);
+  expect(
+      "indices: expected dtype i32, got i64", [](auto& one) { one.args.indices->dtype = I64; },
+      lists);
+  expect(
+      "counts, indices: expected as many rows in both, got 4 and 5",
+      [](auto& one) { one.args.indices->shape[2] = 5; }, lists);
+  expect(
+      "mask: given, but the kernel was compiled without one",
+      [](auto& one) { one.args.mask = one.mask.view(); }, dense);
+  expect(
+      "lse: expected shape [1, 2, 200], got [1, 2, 199]",
+      [](auto& one) { one.args.lse->shape[2] = 199; }, lse);
+  expect(
+      "lse: missing", [](auto& one) { one.args.lse.reset(); }, lse);
 }
 
 TEST_CASE("a scale that is no scale", "[attention][errors]") {
   for (float scale : {0.0f, -0.5f, INFINITY, NAN})
-    expect("scale: expected a finite number above 0",
-           [&](auto& one) { one.args.scale = scale; });
+    expect("scale: expected a finite number above 0", [&](auto& one) { one.args.scale = scale; });
 }
 
 TEST_CASE("configurations that cannot be", "[attention][errors]") {
   expect_config("dtype: expected f16, bf16 or f32, got f64", [](auto& c) { c.dtype = F64; });
-  expect_config("dim: expected a multiple of 16 from 16 to 256, got 40", [](auto& c) { c.dim = 40; });
+  expect_config("dim: expected a multiple of 16 from 16 to 256, got 40",
+                [](auto& c) { c.dim = 40; });
   expect_config("dim_v: expected a multiple of 16 from 16 to 256, got 0",
                 [](auto& c) { c.dim_v = 0; });
   expect_config("block_m: expected a multiple of 16 from 16 to 128, got 256",

@@ -164,7 +164,8 @@ TEST_CASE("row t of many is the last row of a call that ends there", "[attention
       row.set(c, whole.mask.get(t / 16 * whole.grid().cols() + c));
     one.use(row);
     one.check(device("host"));
-    for (int64_t d = 0; d < 32; ++d) CHECK(one.o.get(d) == Approx(whole.o.get(t * 32 + d)).margin(1e-3));
+    for (int64_t d = 0; d < 32; ++d)
+      CHECK(one.o.get(d) == Approx(whole.o.get(t * 32 + d)).margin(1e-3));
   }
 }
 
@@ -176,8 +177,11 @@ TEST_CASE("random batch, heads and lengths cause one compilation", "[attention]"
   int64_t before = compile_stats().compilations + compile_stats().disk_loads;
   for (int call = 0; call < 100; ++call) {
     auto up_to = [&](int64_t n) { return static_cast<int64_t>(random() % (n + 1)); };
-    AttentionCase one(config, {.batch = up_to(2), .heads = 2, .heads_kv = 1 + up_to(1),
-                               .seq = up_to(100), .seq_kv = up_to(100)});
+    AttentionCase one(config, {.batch = up_to(2),
+                               .heads = 2,
+                               .heads_kv = 1 + up_to(1),
+                               .seq = up_to(100),
+                               .seq_kv = up_to(100)});
     one.randomize(random());
     one.run(device("host"));
   }

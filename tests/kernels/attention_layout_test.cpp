@@ -77,7 +77,8 @@ TEST_CASE("NaN beyond every end of padded buffers never reaches a result", "[att
 
 TEST_CASE("[B, S, H, D] by strides, results too", "[attention]") {
   for (auto where : devices()) {
-    AttentionCase one(causal_config(), {.batch = 2, .heads = 4, .heads_kv = 2, .seq = 50, .seq_kv = 65});
+    AttentionCase one(causal_config(),
+                      {.batch = 2, .heads = 4, .heads_kv = 2, .seq = 50, .seq_kv = 65});
     one.randomize(22);
     Interleaved q(one.q), k(one.k), v(one.v), o(one.o);
     one.args.q = q.view;
@@ -90,7 +91,8 @@ TEST_CASE("[B, S, H, D] by strides, results too", "[attention]") {
 
 TEST_CASE("strides of 0 share, negative strides reverse", "[attention]") {
   for (auto where : devices()) {
-    AttentionCase one(causal_config(), {.batch = 2, .heads = 2, .heads_kv = 2, .seq = 40, .seq_kv = 70});
+    AttentionCase one(causal_config(),
+                      {.batch = 2, .heads = 2, .heads_kv = 2, .seq = 40, .seq_kv = 70});
     one.randomize(23);
     one.args.k.strides[1] = 0;
     one.args.v.strides[0] = 0;

@@ -20,8 +20,8 @@ AttentionConfig random_config(std::mt19937_64& random) {
   config.dim_v = pick<int64_t>(random, {config.dim, config.dim, 32, 48, 96});
   config.block_m = pick<int64_t>(random, {16, 32, 64, 128, 48});
   config.block_n = pick<int64_t>(random, {16, 32, 64, 128, 96});
-  config.form = pick(random, {BlockForm::MaskBool, BlockForm::MaskI8, BlockForm::Lists,
-                              BlockForm::Dense});
+  config.form =
+      pick(random, {BlockForm::MaskBool, BlockForm::MaskI8, BlockForm::Lists, BlockForm::Dense});
   config.causal = random() % 2;
   config.lse = random() % 2;
   config.written_out = random() % 4 == 0;
@@ -30,8 +30,8 @@ AttentionConfig random_config(std::mt19937_64& random) {
 }
 
 int64_t random_length(std::mt19937_64& random, int64_t limit) {
-  auto length = pick<int64_t>(random, {0, 1, 15, 16, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 130,
-                                       200, 1000});
+  auto length = pick<int64_t>(
+      random, {0, 1, 15, 16, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 130, 200, 1000});
   return std::min(length, limit);
 }
 
@@ -55,7 +55,9 @@ void run_random(std::string_view where, int cases, int64_t limit) {
 
 }  // namespace
 
-TEST_CASE("random problems on the host", "[attention][random]") { run_random("host", 40, 1000); }
+TEST_CASE("random problems on the host", "[attention][random]") {
+  run_random("host", 40, 1000);
+}
 
 TEST_CASE("random problems on the interpreter", "[attention][random]") {
   run_random("interpreter", 4, 33);
@@ -125,7 +127,8 @@ TEST_CASE("groups of query heads share their key head", "[attention]") {
     AttentionConfig config;
     config.dim = config.dim_v = 64;
     config.causal = true;
-    AttentionCase one(config, {.batch = 2, .heads = 2 * group, .heads_kv = 2, .seq = 65, .seq_kv = 90});
+    AttentionCase one(config,
+                      {.batch = 2, .heads = 2 * group, .heads_kv = 2, .seq = 65, .seq_kv = 90});
     one.randomize(random());
     one.check(device("host"));
   }

@@ -61,7 +61,8 @@ TEST_CASE("matmul, any shape and transpose", "[registry]") {
   check_kernel("matmul", {}, {{"a", {70, 50}}, {"b", {50, 90}}});
   check_kernel("matmul", {{"dtype", "f32"}, {"tile_k", "16"}}, {{"a", {1, 100}}, {"b", {100, 3}}});
   check_kernel("matmul", {{"transpose_b", "true"}}, {{"a", {40, 65}}, {"b", {33, 65}}});
-  check_kernel("matmul", {{"transpose_a", "true"}, {"out", "f16"}}, {{"a", {65, 40}}, {"b", {65, 33}}});
+  check_kernel("matmul", {{"transpose_a", "true"}, {"out", "f16"}},
+               {{"a", {65, 40}}, {"b", {65, 33}}});
   check_kernel("matmul", {{"dtype", "f64"}, {"out", "f64"}, {"tile_m", "16"}, {"tile_n", "16"}},
                {{"a", {20, 30}}, {"b", {30, 20}}});
   check_kernel("matmul", {{"dtype", "bf16"}}, {{"a", {8, 0}}, {"b", {0, 8}}});
@@ -74,14 +75,18 @@ TEST_CASE("block_sparse_attention by name", "[registry]") {
 }
 
 TEST_CASE("wrong names and values are sentences", "[registry]") {
-  CHECK_THROWS_WITH(kernel_named("matmull"), Contains("no kernel 'matmull'") && Contains("row_softmax"));
+  CHECK_THROWS_WITH(kernel_named("matmull"),
+                    Contains("no kernel 'matmull'") && Contains("row_softmax"));
   const KernelEntry& matmul = kernel_named("matmul");
-  CHECK_THROWS_WITH(matmul.with_defaults({{"tile", "8"}}), Contains("no option 'tile'") && Contains("tile_m"));
+  CHECK_THROWS_WITH(matmul.with_defaults({{"tile", "8"}}),
+                    Contains("no option 'tile'") && Contains("tile_m"));
   auto build = [&](const char* option, const char* value) {
     return [=, &matmul] { matmul.build(matmul.with_defaults({{option, value}})); };
   };
   CHECK_THROWS_WITH(build("tile_m", "x")(), Contains("tile_m: expected an integer, got 'x'"));
   CHECK_THROWS_WITH(build("tile_m", "4")(), Contains("tile_m: expected 8 to 256, got 4"));
-  CHECK_THROWS_WITH(build("dtype", "i32")(), Contains("dtype: expected one of f16, bf16, f32, f64"));
-  CHECK_THROWS_WITH(build("transpose_a", "yes")(), Contains("transpose_a: expected one of false, true"));
+  CHECK_THROWS_WITH(build("dtype", "i32")(),
+                    Contains("dtype: expected one of f16, bf16, f32, f64"));
+  CHECK_THROWS_WITH(build("transpose_a", "yes")(),
+                    Contains("transpose_a: expected one of false, true"));
 }

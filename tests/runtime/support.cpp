@@ -1,4 +1,4 @@
-#include "support.h"
+#include "tests/runtime/support.h"
 
 #include <fmt/format.h>
 #include <spawn.h>
@@ -213,10 +213,10 @@ void write_file(const fs::path& path, const std::string& text) {
 }
 
 unsigned random_seed() {
-  const char* given = std::getenv("KILN_TEST_SEED");
+  const char* given = std::getenv("KILN_SEED");
   unsigned seed =
       given ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
-  fmt::print("KILN_TEST_SEED={}\n", seed);
+  fmt::print("KILN_SEED={}\n", seed);
   return seed;
 }
 

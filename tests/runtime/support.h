@@ -67,6 +67,6 @@ std::vector<int> run_children(int count, const std::string& name,
 std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, const std::string& text);
 
-unsigned random_seed();  // printed; KILN_TEST_SEED repeats a run
+unsigned random_seed();  // printed; KILN_SEED repeats a run
 
 }  // namespace kiln::test

@@ -9,12 +9,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <random>
-#include <set>
 
 #include "ir/error.h"
 #include "ir/interp.h"
@@ -77,17 +75,19 @@ class RandomBindings {
 
   // What a run did that it must not: a changed input, a write outside a tensor. Empty if nothing.
   std::string damage() {
-    for (auto& [name, tensor] : tensors_) {
-      std::set<size_t> owned;
+    for (auto& entry : tensors_) {
+      const std::string& name = entry.first;
+      Tensor& tensor = entry.second;
+      std::vector<std::byte> rest = tensor.bytes;  // as it would be without the legal writes
       if (tensor.role != "input")
         tensor.for_each([&](const Shape&, std::byte* address) {
-          for (size_t i = 0; i < size_of(tensor.dtype); ++i)
-            owned.insert(static_cast<size_t>(address - tensor.bytes.data()) + i);
+          const auto at = static_cast<size_t>(address - tensor.bytes.data());
+          std::copy_n(&tensor.original[at], size_of(tensor.dtype), &rest[at]);
         });
-      for (size_t i = 0; i < tensor.bytes.size(); ++i)
-        if (tensor.bytes[i] != tensor.original[i] && !owned.contains(i))
-          return fmt::format("{} '{}': byte {} of {} (guards included) was written", tensor.role,
-                             name, i, tensor.bytes.size());
+      const auto changed = std::mismatch(rest.begin(), rest.end(), tensor.original.begin()).first;
+      if (changed != rest.end())
+        return fmt::format("{} '{}': byte {} of {} (guards included) was written", tensor.role,
+                           name, changed - rest.begin(), rest.size());
     }
     return "";
   }
@@ -96,13 +96,14 @@ class RandomBindings {
   // equals another); else |a − b| ≤ tolerance · max(1, |b|).
   std::string difference(RandomBindings& other, std::optional<double> tolerance = {}) {
     std::string found;
-    for (auto& [name, tensor] : tensors_) {
+    for (auto& entry : tensors_) {
+      const std::string& name = entry.first;
+      Tensor& tensor = entry.second;
       if (tensor.role == "input" || !found.empty()) continue;
-      const std::string& label = name;
       tensor.for_each([&](const Shape& index, std::byte* address) {
-        Scalar a = load_element(tensor.dtype, address), b = other.at(label, index);
+        Scalar a = load_element(tensor.dtype, address), b = other.at(name, index);
         if (found.empty() && !same(a, b, tolerance))
-          found = fmt::format("{}{}: {} and {} (seed {})", label, str(index), text(a), text(b),
+          found = fmt::format("{}{}: {} and {} (seed {})", name, str(index), text(a), text(b),
                               options_.seed);
       });
     }

@@ -18,7 +18,8 @@ namespace {
 
 std::string file_of(const std::string& dict, const std::string& data, int version = 1) {
   std::string padded = dict + "\n";
-  std::string length = {static_cast<char>(padded.size() & 255), static_cast<char>(padded.size() >> 8)};
+  std::string length = {static_cast<char>(padded.size() & 255),
+                        static_cast<char>(padded.size() >> 8)};
   if (version > 1) length += std::string(2, '\0');
   return std::string("\x93NUMPY") + static_cast<char>(version) + '\0' + length + padded + data;
 }
@@ -60,11 +61,13 @@ TEST_CASE("orders, ends and versions", "[npy]") {
         Values{0x100, 0x302, 0x504});
   CHECK(parse_npy(file_of(dict_of(">u2", "True", "(1, 3)"), kBytes), "x").shape() == Shape{1, 3});
   for (int version : {2, 3})
-    CHECK(parse_npy(file_of(dict_of("|u1", "False", "(6,)"), kBytes, version), "x").values() == row_major);
+    CHECK(parse_npy(file_of(dict_of("|u1", "False", "(6,)"), kBytes, version), "x").values() ==
+          row_major);
   CHECK(parse_npy(file_of(dict_of("|b1", "False", "(6,)"), kBytes), "x").values() ==
         Values{0, 1, 1, 1, 1, 1});
-  CHECK(parse_npy(file_of(dict_of("<V2", "False", "(3,)"), std::string("\0\0\x80\x3f\0\xc0", 6)), "x")
-            .values() == Values{0, 1, -2});
+  CHECK(
+      parse_npy(file_of(dict_of("<V2", "False", "(3,)"), std::string("\0\0\x80\x3f\0\xc0", 6)), "x")
+          .values() == Values{0, 1, -2});
   // Keys in any order, any quotes, no trailing comma.
   CHECK(parse_npy(file_of("{\"shape\":(6),'fortran_order' : False,'descr':\"|u1\"}", kBytes), "x")
             .values() == row_major);
@@ -77,7 +80,8 @@ TEST_CASE("bad files are sentences", "[npy]") {
   expect(std::string("PK\x03\x04") + "rest", "zip archive");
   for (size_t length = 6; length < good.size() - 6; ++length)
     expect(good.substr(0, length), "truncated in the .npy header");
-  expect(good.substr(0, good.size() - 1), "truncated: shape [2, 3] of u8 needs 6 bytes of data, the file has 5");
+  expect(good.substr(0, good.size() - 1),
+         "truncated: shape [2, 3] of u8 needs 6 bytes of data, the file has 5");
   expect(good + "x", "trailing bytes: shape [2, 3] of u8 needs 6 bytes of data, the file has 7");
   std::string version = good;
   version[6] = 4;
@@ -89,7 +93,8 @@ TEST_CASE("bad files are sentences", "[npy]") {
   expect(with("|O", "False", "(1,)"), "pickled");
   expect(with("<f16", "False", "(1,)"), "dtype '<f16' is not supported");
   expect(with("", "False", "(1,)"), "dtype '' is not supported");
-  expect(file_of("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", kBytes), "structured");
+  expect(file_of("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", kBytes),
+         "structured");
   expect(with("|u1", "0", "(6,)"), "expected True or False");
   expect(with("|u1", "False", "(-6,)"), "negative extent");
   expect(with("|u1", "False", "(6.0,)"), "expected ','");
@@ -107,7 +112,8 @@ TEST_CASE("bad files are sentences", "[npy]") {
 }
 
 TEST_CASE("files on disk", "[npy]") {
-  auto path = std::filesystem::temp_directory_path() / fmt::format("kiln_npy_{}.npy", std::random_device()());
+  auto path = std::filesystem::temp_directory_path() /
+              fmt::format("kiln_npy_{}.npy", std::random_device()());
   Array array(F32, {2, 2}, Values{1, 2, 3, 4});
   write_npy(path, array);
   CHECK(read_npy(path).values() == array.values());

@@ -52,15 +52,17 @@ Array load_float(const char* argument, const std::string& path) {
 }
 
 Files load(const AttendOptions& options) {
+  Progress progress("reading");
   Files files;
   files.q = load_float("q", options.q);
   files.k = load_float("k", options.k);
   files.v = load_float("v", options.v);
   files.rank = files.q.shape().size();
   if (files.rank < 2 || files.rank > 4)
-    throw UserError(fmt::format("q: {}: expected [batch, heads, seq, dim], [heads, seq, dim] or "
-                                "[seq, dim], got shape {}",
-                                options.q, str(files.q.shape())));
+    throw UserError(
+        fmt::format("q: {}: expected [batch, heads, seq, dim], [heads, seq, dim] or "
+                    "[seq, dim], got shape {}",
+                    options.q, str(files.q.shape())));
   files.args.q = rank4("q", options.q, files.q, files.rank);
   files.args.k = rank4("k", options.k, files.k, files.rank);
   files.args.v = rank4("v", options.v, files.v, files.rank);
@@ -72,9 +74,9 @@ Array mask_from_file(const AttendOptions& options) {
   Array mask = read_npy(options.mask);
   if (mask.dtype() == U8) return reinterpreted(mask, I8);
   if (mask.dtype() != Bool && mask.dtype() != I8)
-    throw UserError(fmt::format("mask: {}: expected bool or int8, got {}", options.mask,
-                                name(mask.dtype())),
-                    "convert it with astype(bool) before numpy.save");
+    throw UserError(
+        fmt::format("mask: {}: expected bool or int8, got {}", options.mask, name(mask.dtype())),
+        "convert it with astype(bool) before numpy.save");
   return mask;
 }
 
@@ -95,9 +97,8 @@ Array scores_from_file(const AttendOptions& options, const Files& files, const B
 Array mask_from_scores(const AttendOptions& options, const Files& files, const BlockGrid& grid,
                        float scale) {
   Progress progress("choosing blocks");
-  Array scores = options.scores.empty()
-                     ? pooled_scores(files.args.q, files.args.k, grid, scale)
-                     : scores_from_file(options, files, grid);
+  Array scores = options.scores.empty() ? pooled_scores(files.args.q, files.args.k, grid, scale)
+                                        : scores_from_file(options, files, grid);
   Array mask = options.top_k ? top_k_mask(scores, *options.top_k)
                              : threshold_mask(scores, *options.threshold);
   if (options.dense_last) set_last_rows(mask);
@@ -129,7 +130,8 @@ void attend(const AttendOptions& options) {
   Device& where = device(options.device);
   Files files = load(options);
   AttentionConfig config = config_for(options, files);
-  Array o(config.dtype, {files.args.q.shape[0], files.args.q.shape[1], files.args.q.shape[2], config.dim_v});
+  Array o(config.dtype,
+          {files.args.q.shape[0], files.args.q.shape[1], files.args.q.shape[2], config.dim_v});
   Array lse(F32, {o.shape()[0], o.shape()[1], config.lse ? o.shape()[2] : 0});
   files.args.o = o.view();
   if (config.lse) files.args.lse = lse.view();
@@ -143,8 +145,8 @@ void attend(const AttendOptions& options) {
     files.args.mask = rank4("mask", options.mask, files.mask, files.rank);
     if (files.mask.dtype() == I8) config.form = BlockForm::MaskI8;
   } else if (!options.dense) {
-    files.mask = mask_from_scores(options, files, grid_of(config, files.args),
-                                  scale_of(config, files.args));
+    files.mask =
+        mask_from_scores(options, files, grid_of(config, files.args), scale_of(config, files.args));
     files.args.mask = files.mask.view();
   }
   check(config, files.args);
@@ -166,11 +168,13 @@ void attend(const AttendOptions& options) {
   fmt::print(stderr, "note: {} of {} visible blocks ({:.1f} %), {:.3g} ms on {}\n", blocks.selected,
              blocks.visible, 100 * blocks.density(), milliseconds, where.name());
   arrays.download_results();
+  Progress progress("writing");
   write(options.out, o, 4 - files.rank);
   if (config.lse) write(options.lse, lse, 4 - files.rank);
 }
 
-constexpr const char* kFooter = R"(Files are NumPy's, float16 or float32 (bfloat16 as V2), [batch, heads, seq, dim]; q, k and v may
+constexpr const char* kFooter =
+    R"(Files are NumPy's, float16 or float32 (bfloat16 as V2), [batch, heads, seq, dim]; q, k and v may
 all be [heads, seq, dim] or [seq, dim], then mask and scores lack the same axes. k and v may have
 fewer heads (grouped queries) and another length than q; v may have another dim. Causal is
 bottom-right: query i sees keys up to i + seq_kv - seq.
@@ -187,18 +191,20 @@ void add_attend(CLI::App& app) {
   command->add_option("--q", options->q, "queries")->required()->type_name("FILE");
   command->add_option("--k", options->k, "keys")->required()->type_name("FILE");
   command->add_option("--v", options->v, "values")->required()->type_name("FILE");
-  CLI::Option_group* which = command->add_option_group("Blocks", "which key blocks a query block sees");
+  CLI::Option_group* which =
+      command->add_option_group("Blocks", "which key blocks a query block sees");
   which->add_option("--mask", options->mask, "bool or int8, [batch, heads, rows, cols] of blocks")
       ->type_name("FILE");
   which->add_option("--topk", options->top_k, "the N best of each row")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   which->add_option("--threshold", options->threshold, "those scored above T")->type_name("T");
   which->add_flag("--dense", options->dense, "all");
   which->require_option(1);
-  CLI::Option* scores =
-      command->add_option("--scores", options->scores, "score of each block, for --topk and --threshold")
-          ->type_name("FILE");
+  CLI::Option* scores = command
+                            ->add_option("--scores", options->scores,
+                                         "score of each block, for --topk and --threshold")
+                            ->type_name("FILE");
   scores->excludes("--mask")->excludes("--dense");
   command->add_flag("--use-dense-for-last-block", options->dense_last,
                     "the last two block rows see everything (--topk, --threshold)");
@@ -206,12 +212,14 @@ void add_attend(CLI::App& app) {
       ->default_str("64")
       ->type_name("B");
   command->add_flag("--causal", options->causal, "no query sees later keys");
-  command->add_option("--scale", options->scale, "of q·k before the softmax; 1/sqrt(dim) if not given");
+  command->add_option("--scale", options->scale,
+                      "of q·k before the softmax; 1/sqrt(dim) if not given");
   command->add_option("--out", options->out, "where to write the result, in the dtype of q")
       ->required()
       ->type_name("FILE");
-  command->add_option("--lse", options->lse,
-                      "where to write each row's log of the sum of exponentials, float32")
+  command
+      ->add_option("--lse", options->lse,
+                   "where to write each row's log of the sum of exponentials, float32")
       ->type_name("FILE");
   add_device_option(*command, options->device);
   command->footer(kFooter);

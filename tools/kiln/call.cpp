@@ -31,7 +31,8 @@ void call(const CallOptions& options) {
 void add_call(CLI::App& app) {
   auto options = std::make_shared<CallOptions>();
   CLI::App* command = app.add_subcommand("call", "run a library kernel on .npy files");
-  command->add_option("kernel", options->kernel, "its name; `kiln list` shows all with their options")
+  command
+      ->add_option("kernel", options->kernel, "its name; `kiln list` shows all with their options")
       ->required();
   command->add_option("--set", options->set, "an option, dim or param of the kernel")
       ->type_name("NAME=VALUE")

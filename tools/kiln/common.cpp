@@ -32,7 +32,13 @@ void add_device_option(CLI::App& command, std::string& name) {
       ->type_name("NAME");
 }
 
-bool is_tile_file(const std::string& target) { return target.ends_with(".tile"); }
+CLI::Validator not_negative() {
+  return CLI::Validator(CLI::NonNegativeNumber).description("");
+}
+
+bool is_tile_file(const std::string& target) {
+  return target.ends_with(".tile");
+}
 
 Kernel load_tile(const std::string& path) {
   Kernel kernel = parse(read_file(path), path);
@@ -65,8 +71,9 @@ void add_launch_settings(const Signature& signature, const NamedTexts& settings,
     }
     const ParamInfo* param = signature.param(name);
     if (!param)
-      throw UserError(fmt::format("--set {}: the kernel has no option, dim or param of that name", name),
-                      signature.text());
+      throw UserError(
+          fmt::format("--set {}: the kernel has no option, dim or param of that name", name),
+          signature.text());
     if (is_float(param->dtype)) {
       arguments.param(name, number<double>(name, text, "a number"));
     } else if (param->dtype == Bool && (text == "true" || text == "false")) {
@@ -97,7 +104,8 @@ Array load_as(const std::string& argument, const std::string& path, DType wanted
 }
 
 double milliseconds_since(const std::chrono::steady_clock::time_point& start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 }  // namespace kiln::cli

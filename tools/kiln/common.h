@@ -23,6 +23,9 @@ NamedTexts named(const char* option, const std::vector<std::string>& texts);
 // Adds --device; `name` keeps its value.
 void add_device_option(CLI::App& command, std::string& name);
 
+// A number that is not negative; unlike CLI11's, without noise in --help.
+CLI::Validator not_negative();
+
 // A .tile file (by its ending), or a library kernel with options.
 bool is_tile_file(const std::string& target);
 Kernel load_tile(const std::string& path);

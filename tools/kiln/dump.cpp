@@ -46,8 +46,7 @@ Kernel lowered(Kernel kernel, const DumpOptions& options) {
                       "one of " + names);
   }
   Kernel found;
-  run_passes(kernel, passes,
-             {.after_each = [&](const PassRun& run, const Kernel& now) {
+  run_passes(kernel, passes, {.after_each = [&](const PassRun& run, const Kernel& now) {
                if (options.time)
                  fmt::print(stderr, "{:24} {:8.3f} ms{}\n", run.name, run.milliseconds,
                             run.changed ? "" : "  unchanged");
@@ -109,7 +108,8 @@ void add_opt(CLI::App& app) {
   CLI::App* command = app.add_subcommand("opt", "run chosen passes on a .tile file and print it");
   command->add_option("file", options->file, "a .tile file")->required();
   std::string names;
-  for (const Pass& pass : all_passes()) names += fmt::format("  {:24} {}\n", pass.name, pass.summary);
+  for (const Pass& pass : all_passes())
+    names += fmt::format("  {:24} {}\n", pass.name, pass.summary);
   command->add_option("--passes", options->passes, "passes in order")
       ->type_name("A,B,…")
       ->delimiter(',')

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <memory>
 
-#include "ir/error.h"
 #include "ir/canon.h"
+#include "ir/error.h"
 #include "tools/kiln/device_array.h"
 #include "tools/kiln/progress.h"
 #include "tools/npy/npy.h"
@@ -22,6 +22,7 @@ const TensorInfo& tensor_named(const Signature& signature, const char* option,
 }
 
 std::map<std::string, Array> load_inputs(const Signature& signature, const NamedTexts& paths) {
+  Progress progress("reading");
   std::map<std::string, Array> arrays;
   for (const auto& [name, path] : paths) {
     const TensorInfo& tensor = tensor_named(signature, "--in", name);
@@ -75,13 +76,15 @@ void run_on_files(const Kernel& kernel, const FileRun& files, Arguments argument
     if (!tensor.written()) continue;
     auto path = files.outputs.find(tensor.name);
     if (path == files.outputs.end()) {
-      fmt::print(stderr, "note: output {} is not written: no --out {}=FILE\n", tensor.name, tensor.name);
+      fmt::print(stderr, "note: output {} is not written: no --out {}=FILE\n", tensor.name,
+                 tensor.name);
       continue;
     }
     Array& array = arrays.at(tensor.name);
     on_device.at(tensor.name).download(array);
     write_npy(path->second, array);
-    fmt::print("{}: {} {} {}\n", path->second, tensor.name, name(array.dtype()), str(array.shape()));
+    fmt::print("{}: {} {} {}\n", path->second, tensor.name, name(array.dtype()),
+               str(array.shape()));
   }
 }
 

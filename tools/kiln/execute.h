@@ -13,8 +13,8 @@ struct FileRun {
   std::string device = "host";
 };
 
-// Loads the inputs into `arguments`, launches, writes the outputs. `check` sees the bindings of host
-// memory first.
+// Loads the inputs into `arguments`, launches, writes the outputs. `check` sees the bindings of
+// host memory first.
 void run_on_files(const Kernel& kernel, const FileRun& files, Arguments arguments,
                   const std::function<void(const Bindings&)>& check = {});
 

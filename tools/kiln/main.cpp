@@ -44,13 +44,17 @@ int fail(const std::string& message) {
 
 int run(int argc, char** argv) {
   CLI::App app("Kiln: a tile language and its compiler; kernels for sparse attention.", "kiln");
-  app.set_version_flag("--version",
-                       fmt::format("kiln {} (LLVM {})", version(), llvm_version()));
+  app.set_version_flag("--version", fmt::format("kiln {} (LLVM {})", version(), llvm_version()));
   app.require_subcommand(1);
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
-  for (auto add : {add_run, add_attend, add_call, add_dump, add_opt, add_list, add_devices, add_cache})
+  for (auto add :
+       {add_run, add_attend, add_call, add_dump, add_opt, add_list, add_devices, add_cache})
     add(app);
+  if (argc == 1) {
+    fmt::print(stderr, "{}", app.help());
+    return 1;
+  }
   try {
     app.parse(normalized(argc, argv));
   } catch (const CLI::ParseError& error) {

@@ -58,7 +58,8 @@ Array choose_blocks(const MeasureOptions& options, const BlockGrid& grid) {
     return random_mask(options.batch, options.heads, grid, *options.density, options.seed + 1);
   Array scores = random_scores(options.batch, options.heads, grid, options.seed + 1);
   if (options.force_first && grid.cols())
-    for (int64_t at = 0; at < scores.size(); at += grid.cols()) scores.set(at, scores.get(at) + 100);
+    for (int64_t at = 0; at < scores.size(); at += grid.cols())
+      scores.set(at, scores.get(at) + 100);
   Array mask = options.top_k ? top_k_mask(scores, *options.top_k)
                              : threshold_mask(scores, *options.threshold);
   if (options.dense_last) set_last_rows(mask);
@@ -78,7 +79,8 @@ Problem make_problem(const MeasureOptions& options) {
   problem.v = normal(config.dtype, {options.batch, heads_kv, seq_kv, config.dim_v}, random);
   problem.o = Array(config.dtype, {options.batch, options.heads, options.seq, config.dim_v});
   AttentionArgs& args = problem.args;
-  args = {problem.q.view(), problem.k.view(), problem.v.view(), problem.o.view(), {}, {}, {}, {}, {}};
+  args = {
+      problem.q.view(), problem.k.view(), problem.v.view(), problem.o.view(), {}, {}, {}, {}, {}};
   if (config.lse) {
     problem.lse = Array(F32, {options.batch, options.heads, options.seq});
     args.lse = problem.lse.view();
@@ -182,7 +184,9 @@ std::string describe(const MeasureOptions& options, const AttentionConfig& confi
   return text + fmt::format(", tiles {}x{}", config.tile_m, config.tile_n);
 }
 
-double rate(double flops, double milliseconds) { return flops / milliseconds / 1e6; }
+double rate(double flops, double milliseconds) {
+  return flops / milliseconds / 1e6;
+}
 
 }  // namespace
 

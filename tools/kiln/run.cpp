@@ -27,22 +27,23 @@ void run_tile(const RunOptions& options) {
                arguments);
 }
 
-void run(const RunOptions& options, const CLI::Option_group& problem, const CLI::Option_group& files) {
+void run(const RunOptions& options, const CLI::Option_group& problem,
+         const CLI::Option_group& files) {
   if (is_tile_file(options.target)) {
-    if (problem.count_all() > 1)
-      throw UserError(fmt::format("{}: a .tile file takes its inputs from --in NAME=FILE.npy",
-                                  options.target),
-                      "the options that describe an attention problem belong to kiln run "
-                      "block_sparse_attention");
+    if (problem.count_all() > 0)
+      throw UserError(
+          fmt::format("{}: a .tile file takes its inputs from --in NAME=FILE.npy", options.target),
+          "the options that describe an attention problem belong to kiln run "
+          "block_sparse_attention");
     run_tile(options);
     return;
   }
   kernel_named(options.target);
   if (options.target != "block_sparse_attention")
-    throw UserError(fmt::format("{}: kiln run makes inputs for block_sparse_attention only",
-                                options.target),
-                    fmt::format("kiln call {} --in …", options.target));
-  if (files.count_all() > 1)
+    throw UserError(
+        fmt::format("{}: kiln run makes inputs for block_sparse_attention only", options.target),
+        fmt::format("kiln call {} --in …", options.target));
+  if (files.count_all() > 0)
     throw UserError("--in, --out: kiln run makes its own inputs",
                     "kiln call or kiln attend run on files");
   MeasureOptions measure = options.measure;
@@ -53,10 +54,13 @@ void run(const RunOptions& options, const CLI::Option_group& problem, const CLI:
 
 void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
   auto size = [&](const char* name, int64_t& value, const char* doc) {
-    group.add_option(name, value, doc)->type_name("N")->capture_default_str()->check(CLI::NonNegativeNumber);
+    group.add_option(name, value, doc)
+        ->type_name("N")
+        ->capture_default_str()
+        ->check(not_negative());
   };
   auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
-    group.add_option(name, value, doc)->type_name("N")->check(CLI::NonNegativeNumber);
+    group.add_option(name, value, doc)->type_name("N")->check(not_negative());
   };
   size("--batch", measure.batch, "batch entries");
   size("--heads", measure.heads, "query heads");
@@ -66,25 +70,38 @@ void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
   size("--dim", measure.dim, "head dimension");
   derived("--dim-v", measure.dim_v, "head dimension of v; as dim if not given");
   size("--block", measure.block, "edge of a block: 16 to 128, a multiple of 16");
-  group.add_option("--dtype", measure.dtype, "f16, bf16 or f32")->capture_default_str();
+  auto word = [&](const char* name, std::string& value, const char* doc,
+                  std::vector<std::string> words) {
+    group.add_option(name, value, doc)
+        ->capture_default_str()
+        ->type_name("WORD")
+        ->check(CLI::IsMember(std::move(words)).description(""));
+  };
+  word("--dtype", measure.dtype, "f16, bf16 or f32", {"f16", "bf16", "f32"});
   group.add_flag("--causal", measure.causal, "no query sees later keys (bottom-right)");
   group.add_option("--scale", measure.scale, "of q·k before the softmax; 1/sqrt(dim) if not given");
-  CLI::Option_group* which = group.add_option_group("Blocks", "which key blocks a query block sees; all if not given");
+  CLI::Option_group* which =
+      group.add_option_group("Blocks", "which key blocks a query block sees; all if not given");
   which->add_option("--topk", measure.top_k, "the N best of random scores in each row")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  which->add_option("--threshold", measure.threshold, "random (normal) scores above T")->type_name("T");
-  which->add_option("--density", measure.density, "this fraction of the visible blocks at random, the diagonal among them")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(not_negative());
+  which->add_option("--threshold", measure.threshold, "random (normal) scores above T")
+      ->type_name("T");
+  which
+      ->add_option("--density", measure.density,
+                   "this fraction of the visible blocks at random, the diagonal among them")
+      ->type_name("F")
+      ->check(CLI::Range(0.0, 1.0).description(""));
   which->require_option(0, 1);
   group.add_flag("--force-first", measure.force_first,
                  "adds 100 to the scores of block column 0 (--topk, --threshold)");
   group.add_flag("--use-dense-for-last-block", measure.dense_last,
                  "the last two block rows see everything (--topk, --threshold)");
-  group.add_option("--form", measure.form, "how the kernel is told: mask, mask_i8 or lists")
-      ->capture_default_str();
+  word("--form", measure.form, "how the kernel is told: mask, mask_i8 or lists",
+       {"mask", "mask_i8", "lists"});
   group.add_option("--seed", measure.seed, "of the random inputs")->capture_default_str();
-  group.add_flag("--check", measure.check, "compare with float64; rows are sampled if there are many");
+  group.add_flag("--check", measure.check,
+                 "compare with float64; rows are sampled if there are many");
   group.add_flag("--compare-dense", measure.compare_dense, "also time dense attention");
 }
 
@@ -98,13 +115,15 @@ extents of a .tile file's tensors come from its inputs.
 
 void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command =
-      app.add_subcommand("run", "measure block_sparse_attention, or run a .tile file on .npy files");
+  CLI::App* command = app.add_subcommand(
+      "run", "measure block_sparse_attention, or run a .tile file on .npy files");
   command->add_option("target", options->target, "block_sparse_attention or FILE.tile")->required();
   CLI::Option_group* problem = command->add_option_group("Attention problem");
   add_problem(*problem, options->measure);
   CLI::Option_group* files = command->add_option_group("Files of a .tile kernel");
-  files->add_option("--in", options->in, "an input")->type_name("NAME=FILE.npy")->allow_extra_args(false);
+  files->add_option("--in", options->in, "an input")
+      ->type_name("NAME=FILE.npy")
+      ->allow_extra_args(false);
   files->add_option("--out", options->out, "where to write an output")
       ->type_name("NAME=FILE.npy")
       ->allow_extra_args(false);

@@ -60,8 +60,8 @@ class Reader {
     }
     skip_space();
     if (!text_.empty()) fail(fmt::format("'{}' after the dict", printable(text_.substr(0, 16))));
-    for (auto [seen, key] : {std::pair(descr, "descr"), std::pair(order, "fortran_order"),
-                             std::pair(shape, "shape")})
+    for (auto [seen, key] :
+         {std::pair(descr, "descr"), std::pair(order, "fortran_order"), std::pair(shape, "shape")})
       if (!seen) fail(fmt::format("no key '{}'", key));
     return header;
   }
@@ -152,12 +152,12 @@ class Reader {
         header.dtype = row.dtype;
         return;
       }
-    throw UserError(
-        fmt::format("{}: dtype '{}' is not supported: expected one of {}", name_,
-                    printable(descr), kSupported),
-        code.starts_with('O') ? "objects are pickled Python code, which is never loaded: convert the "
-                                "array with astype"
-                              : "convert the array with astype before numpy.save");
+    throw UserError(fmt::format("{}: dtype '{}' is not supported: expected one of {}", name_,
+                                printable(descr), kSupported),
+                    code.starts_with('O')
+                        ? "objects are pickled Python code, which is never loaded: convert the "
+                          "array with astype"
+                        : "convert the array with astype before numpy.save");
   }
 
   std::string_view text_;
@@ -186,8 +186,8 @@ NpyHeader parse_npy_header(std::string_view bytes, const std::string& name) {
   if (bytes.size() < 10) throw UserError(fmt::format("{}: truncated in the .npy header", name));
   auto byte = [&](size_t at) { return size_t{static_cast<unsigned char>(bytes[at])}; };
   if (byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
-    throw UserError(fmt::format("{}: .npy format {}.{} is not known: expected 1.0, 2.0 or 3.0", name,
-                                byte(6), byte(7)));
+    throw UserError(fmt::format("{}: .npy format {}.{} is not known: expected 1.0, 2.0 or 3.0",
+                                name, byte(6), byte(7)));
   size_t begin = byte(6) == 1 ? 10 : 12;
   size_t length = byte(8) | byte(9) << 8;
   if (begin == 12 && bytes.size() >= begin) length |= byte(10) << 16 | byte(11) << 24;

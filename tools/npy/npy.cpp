@@ -38,11 +38,10 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
   size_t width = size_of(header.dtype);
   size_t expected = static_cast<size_t>(count(header.shape)) * width;
   if (data.size() != expected)
-    throw UserError(
-        fmt::format("{}: {}: shape {} of {} needs {} bytes of data, the file has {}", name,
-                    data.size() < expected ? "truncated" : "trailing bytes", str(header.shape),
-                    kiln::name(header.dtype), expected, data.size()),
-        "write the file again with numpy.save");
+    throw UserError(fmt::format("{}: {}: shape {} of {} needs {} bytes of data, the file has {}",
+                                name, data.size() < expected ? "truncated" : "trailing bytes",
+                                str(header.shape), kiln::name(header.dtype), expected, data.size()),
+                    "write the file again with numpy.save");
   Array array(header.dtype, header.shape);
   if (expected == 0) return array;
   char* elements = static_cast<char*>(array.data());
@@ -58,7 +57,9 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
   return array;
 }
 
-Array read_npy(const std::string& path) { return parse_npy(read_file(path), path); }
+Array read_npy(const std::string& path) {
+  return parse_npy(read_file(path), path);
+}
 
 std::string npy_bytes(const Array& array) {
   std::string bytes = format_npy_header(array.dtype(), array.shape());

@@ -15,7 +15,8 @@ Array read_npy(const std::string& path);
 // The same from the bytes of a file; `name` stands for it in messages.
 Array parse_npy(std::string_view bytes, const std::string& name);
 
-// Format 1.0, C order, little endian; bf16 as V2, fp8 as u1. Replaces the file; UserError if it cannot.
+// Format 1.0, C order, little endian; bf16 as V2, fp8 as u1. Replaces the file; UserError if it
+// cannot.
 void write_npy(const std::string& path, const Array& array);
 std::string npy_bytes(const Array& array);
 

@@ -10,7 +10,7 @@
 #include "ir/canon.h"
 #include "ir/error.h"
 #include "runtime/cache.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -204,11 +204,15 @@ TEST_CASE("beyond the limit the least recently used entries go") {
   DiskCache(temporary.path(), 2 * one).store(key(5), payload);
   CHECK(cache.info().entries == 2);
   CHECK(cache.load(key(5)));
+  set_age(cache.file_of(key(5)), -1000);  // by a clock that was ahead
+  DiskCache(temporary.path(), one).store(key(6), payload);
+  CHECK(cache.load(key(6)));
+  CHECK(cache.info().entries == 1);
   DiskCache tiny(temporary.path(), 10);
-  tiny.store(key(6), payload);  // larger than the cache may be
-  CHECK_FALSE(cache.load(key(6)));
-  CHECK_FALSE(tiny.load(key(5)));
-  CHECK(cache.info().entries == 2);
+  tiny.store(key(7), payload);  // larger than the cache may be
+  CHECK_FALSE(cache.load(key(7)));
+  CHECK_FALSE(tiny.load(key(6)));
+  CHECK(cache.info().entries == 1);
   CHECK(fs::exists(temporary.path() / "notes.txt"));
 }
 

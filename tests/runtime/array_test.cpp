@@ -3,7 +3,7 @@
 #include "ir/error.h"
 #include "runtime/array.h"
 #include "runtime/device.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 using kiln::test::error_of;

@@ -1,13 +1,14 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cfenv>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <thread>
 
 #include "ir/error.h"
 #include "runtime/thread_pool.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 using kiln::test::EnvironmentGuard;
@@ -57,7 +58,8 @@ TEST_CASE("several threads work, no more than asked for") {
   CHECK(ids.size() == 4);
   set_host_threads(2);  // the two that are too many now stay out
   ids.clear();
-  parallel_for(1000, [&](int64_t, int64_t) {
+  parallel_for(100, [&](int64_t, int64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time enough for all to come
     std::lock_guard lock(mutex);
     ids.insert(std::this_thread::get_id());
   });

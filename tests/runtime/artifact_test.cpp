@@ -2,7 +2,7 @@
 #include <random>
 
 #include "runtime/host_artifact.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 

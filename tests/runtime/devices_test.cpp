@@ -7,7 +7,7 @@
 #include "ir/print.h"
 #include "runtime/compile.h"
 #include "runtime/thread_pool.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 using namespace kiln::test;

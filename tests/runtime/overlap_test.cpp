@@ -3,7 +3,7 @@
 #include <set>
 
 #include "runtime/overlap.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 

@@ -4,7 +4,7 @@
 
 #include "ir/parse.h"
 #include "runtime/launch.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 using kiln::test::error_of;

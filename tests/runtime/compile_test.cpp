@@ -11,7 +11,7 @@
 #include "runtime/compile.h"
 #include "runtime/host_artifact.h"
 #include "runtime/host_device.h"
-#include "support.h"
+#include "tests/runtime/support.h"
 
 using namespace kiln;
 using namespace kiln::test;

@@ -1,0 +1,9 @@
+// The kernel library.
+#pragma once
+
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/compare.h"
+#include "kernels/masks.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/registry.h"
+#include "kernels/row_softmax/row_softmax.h"
