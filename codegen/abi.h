@@ -1,5 +1,5 @@
-// What compiled code is told at launch, the same for every backend and stable across processes: slots
-// name the kernel's interface, not values of one lowered kernel.
+// What compiled code is told at launch, the same for every backend and stable across processes:
+// slots name the kernel's interface, not values of one lowered kernel.
 #pragma once
 
 #include <cstdint>

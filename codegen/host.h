@@ -15,9 +15,9 @@ namespace kiln {
 using HostEntry = void (*)(const uint64_t* slots, int64_t x, int64_t y, int64_t z, void* scratch);
 
 struct HostLaunch {
-  std::string entry;        // symbol
+  std::string entry;  // symbol
   std::vector<Slot> slots;
-  uint64_t scratch_bytes;   // tiles of one block
+  uint64_t scratch_bytes;  // tiles of one block
 };
 
 // Relocatable machine code and what is needed to call it; plain data, fit for a disk cache.
@@ -33,7 +33,7 @@ std::string llvm_version();
 // `kernel` has been through pipeline_for(Tier::Host). InternalError if it holds an op that the tier
 // cannot emit.
 HostObject compile_host(const Kernel& kernel);
-std::string host_llvm_ir(const Kernel& kernel);   // optimised LLVM IR text
+std::string host_llvm_ir(const Kernel& kernel);  // optimised LLVM IR text
 std::string host_assembly(const Kernel& kernel);
 
 // Machine code linked into this process; callable from many threads.

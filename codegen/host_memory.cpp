@@ -5,6 +5,8 @@
 // column does not fall into few cache sets. Tiles never share memory, so LLVM may be told so.
 #include <llvm/IR/MDBuilder.h>
 
+#include <optional>
+
 #include "codegen/host_emit_impl.h"
 #include "codegen/host_ops_impl.h"
 #include "ir/error.h"
@@ -18,16 +20,18 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// Whether a constant mask has lane 0 alone. LLVM 22 turns such a masked store of a truncated value
-// into a scalar store of the wide one, past the element's end; so it is not given one.
-bool first_lane_only(Val mask) {
+// The lane of a constant mask that has one only. LLVM 22 turns such a masked store of a truncated
+// value into a scalar store of the wide one, past the element's end; so it is not given one.
+std::optional<int> only_lane(Val mask) {
   auto* constant = llvm::dyn_cast_or_null<llvm::Constant>(mask);
-  if (!constant || !constant->getType()->isVectorTy()) return false;
+  if (!constant || !constant->getType()->isVectorTy()) return std::nullopt;
+  std::optional<int> found;
   for (int i = 0; i < Builder::lanes_of(mask); ++i) {
     llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(i));
-    if (!lane || (i == 0 ? !lane->isOneValue() : !lane->isNullValue())) return false;
+    if (!lane || (!lane->isNullValue() && found)) return std::nullopt;
+    if (!lane->isNullValue()) found = i;
   }
-  return true;
+  return found;
 }
 
 Axis whole_axis(Builder& b, int64_t size, Val stride) {
@@ -143,9 +147,12 @@ Val Emitter::read(const Place& place, Val pointer, int lanes, Val mask, Val othe
   };
   if (!mask) return plain();
   if (lanes == 1) return b.choose(mask, plain, otherwise);
-  if (first_lane_only(mask))
-    return b.ir.CreateInsertElement(b.spread(otherwise, lanes),
-                                    read(place, pointer, 1, nullptr, nullptr), uint64_t{0});
+  if (auto lane = only_lane(mask)) {
+    Val at = b.ir.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(*lane));
+    Val value = read(place, at, 1, nullptr, nullptr);
+    return b.ir.CreateInsertElement(b.spread(otherwise, lanes), value,
+                                    static_cast<uint64_t>(*lane));
+  }
   auto* load =
       b.ir.CreateMaskedLoad(type, pointer, align, mask, llvm::Constant::getNullValue(type));
   if (place.alias_tag) load->setMetadata(llvm::LLVMContext::MD_tbaa, place.alias_tag);
@@ -167,7 +174,10 @@ void Emitter::write(const Place& place, Val pointer, Val value, int lanes, Val m
   auto plain = [&] { tag(b.ir.CreateAlignedStore(stored, pointer, align)); };
   if (!mask) return plain();
   if (lanes == 1) return b.when(mask, plain);
-  if (first_lane_only(mask)) return write(place, pointer, b.lane(value, 0), 1, nullptr);
+  if (auto lane = only_lane(mask)) {
+    Val at = b.ir.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(*lane));
+    return write(place, at, b.lane(value, *lane), 1, nullptr);
+  }
   tag(b.ir.CreateMaskedStore(stored, pointer, align, mask));
 }
 

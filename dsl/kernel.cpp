@@ -43,8 +43,4 @@ Kernel trace(const std::string& name, TraceOptions options, const std::function<
   return canonical(kernel);
 }
 
-Kernel trace(const std::string& name, const std::function<void()>& body, Loc loc) {
-  return trace(name, TraceOptions{}, body, loc);
-}
-
 }  // namespace kiln::inline dsl

@@ -1,6 +1,7 @@
 // From a C++ function to a kernel.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <string>
 
@@ -16,6 +17,10 @@ struct TraceOptions {
 // user's line for every mistake. Traces may nest; each sees only its own values.
 Kernel trace(const std::string& name, TraceOptions options, const std::function<void()>& body,
              Loc loc = Loc::here());
-Kernel trace(const std::string& name, const std::function<void()>& body, Loc loc = Loc::here());
+// A template: clang 14 must not try to make a function of `{.fast_math = true}`.
+template <std::invocable Body>
+Kernel trace(const std::string& name, const Body& body, Loc loc = Loc::here()) {
+  return trace(name, TraceOptions{}, std::function<void()>(body), loc);
+}
 
 }  // namespace kiln::inline dsl

@@ -24,7 +24,6 @@ struct Round {
     const Op& op = kernel.op(id);
     if (op.code == OpCode::If) return branch(build, op);
     if (op.code == OpCode::For) return loop(build, op);
-    if (op.code == OpCode::Parallel) return count(op.ints("extents")) == 0;
     Value value = op.result ? simpler(build, op) : Value{};
     if (value) names[op.result.id] = value;
     return static_cast<bool>(value);

@@ -43,22 +43,18 @@ Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, 
   Interface tensors{input("q", c.dtype, {batch, heads, seq, c.dim}),
                     input("k", c.dtype, {batch, heads_kv, seq_kv, c.dim}),
                     input("v", c.dtype, {batch, heads_kv, seq_kv, c.dim_v}),
-                    output("o", c.dtype, {batch, heads, seq, c.dim_v}),
-                    {},
-                    {},
-                    {},
-                    {}};
-  if (c.lse) tensors.lse = output("lse", F32, {batch, heads, seq});
+                    output("o", c.dtype, {batch, heads, seq, c.dim_v})};
+  if (c.lse) tensors.lse.emplace(output("lse", F32, {batch, heads, seq}));
   if (c.form == BlockForm::Dense) return tensors;
   Dim rows = dim("rows");
   if (c.form == BlockForm::Lists) {
     Dim entries = dim("entries");
-    tensors.counts = input("counts", I32, {batch, heads, rows});
-    tensors.indices = input("indices", I32, {batch, heads, rows, entries});
+    tensors.counts.emplace(input("counts", I32, {batch, heads, rows}));
+    tensors.indices.emplace(input("indices", I32, {batch, heads, rows, entries}));
   } else {
     Dim cols = dim("cols");
-    tensors.mask =
-        input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {batch, heads, rows, cols});
+    tensors.mask.emplace(
+        input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {batch, heads, rows, cols}));
   }
   return tensors;
 }
@@ -103,8 +99,9 @@ Kernel block_sparse_attention_kernel(const AttentionConfig& config) {
     auto scale = param("scale", F32);
     auto group = heads / heads_kv;  // query heads that share a key head
 
-    auto [tile, h, b] = launch({ceildiv(seq, c.tile_m), heads, batch});
-    Visible visible{c, seq_kv, seq_kv - seq, tile * c.tile_m};
+    auto block = launch({ceildiv(seq, c.tile_m), heads, batch});
+    const Expr &h = block[1], &b = block[2];
+    Visible visible{c, seq_kv, seq_kv - seq, block[0] * c.tile_m};
 
     Tile q = alloc_shared({c.tile_m, c.dim}, c.dtype);
     Tile k = alloc_shared({c.tile_n, c.dim}, c.dtype);

@@ -42,16 +42,16 @@ const std::vector<host::Target>& levels() {
     std::vector<host::Target> list = {host::this_cpu(), host::named_cpu("x86-64")};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       list.push_back(host::named_cpu("x86-64-v3"));
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq"))
-      list.push_back(host::named_cpu("x86-64-v4"));
     return list;
   }();
   return found;
 }
 
 void run_host(const Kernel& kernel, const Bindings& bindings, const host::Target& target) {
-  HostObject object = host::compile(kernel, target);
+  run_host(kernel, bindings, host::compile(kernel, target));
+}
+
+void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& object) {
   HostCode code(object);
   TopLevel top(kernel, bindings.dims, bindings.params);
   size_t number = 0;
@@ -73,19 +73,28 @@ void run_host(const Kernel& kernel, const Bindings& bindings, const host::Target
   }
 }
 
-std::string check_host(const Kernel& kernel, const Check& check) {
+std::string check_host(const Kernel& kernel, const std::vector<Check>& checks) {
   verify(kernel);
-  RandomBindings expected(kernel, check.dims, check.params, check.options);
-  const RandomBindings fresh = expected;
-  interpret(kernel, expected.bindings());
-  for (const host::Target& target : levels()) {
-    RandomBindings actual = fresh;
-    run_host(kernel, actual.bindings(), target);
-    std::string problem = actual.damage();
-    if (problem.empty()) problem = actual.difference(expected, check.tolerance);
-    if (!problem.empty()) return target.cpu + ": " + problem;
+  std::vector<HostObject> objects;
+  for (const host::Target& target : levels()) objects.push_back(host::compile(kernel, target));
+  for (const Check& check : checks) {
+    RandomBindings expected(kernel, check.dims, check.params, check.options);
+    const RandomBindings fresh = expected;
+    interpret(kernel, expected.bindings());
+    for (size_t level = 0; level < objects.size(); ++level) {
+      RandomBindings actual = fresh;
+      run_host(kernel, actual.bindings(), objects[level]);
+      std::string problem = actual.damage();
+      if (problem.empty()) problem = actual.difference(expected, check.tolerance);
+      if (!problem.empty())
+        return fmt::format("{}, seed {}: {}", levels()[level].cpu, check.options.seed, problem);
+    }
   }
   return "";
+}
+
+std::string check_host(const Kernel& kernel, const Check& check) {
+  return check_host(kernel, std::vector<Check>{check});
 }
 
 std::string check_host(const std::string& text, const Check& check) {

@@ -11,9 +11,10 @@
 
 namespace kiln::testing {
 
-// The levels of code that this CPU can run: this CPU's own, x86-64-v4, v3 and plain x86-64.
+// The levels of code that this CPU can run: its own, plain x86-64 (SSE2), x86-64-v3 (AVX2).
 const std::vector<host::Target>& levels();
 
+void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& object);
 void run_host(const Kernel& kernel, const Bindings& bindings, const host::Target& target);
 
 struct Check {
@@ -23,6 +24,7 @@ struct Check {
   std::optional<double> tolerance;  // none: bit for bit
 };
 // Verifies, interprets, runs at every level; the first difference or damage, empty if none.
+std::string check_host(const Kernel& kernel, const std::vector<Check>& checks);
 std::string check_host(const Kernel& kernel, const Check& check = {});
 std::string check_host(const std::string& text, const Check& check = {});
 

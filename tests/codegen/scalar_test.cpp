@@ -169,18 +169,17 @@ TEST_CASE("casts between all dtypes", "[scalar]") {
           p.b.store(p.b.cast(x, kAllDTypes[k]), outputs[k], {i[0]});
       });
     });
-    Check check = numbers(from);
-    INFO(name(from));
-    CHECK(check_host(p.kernel, check) == "");
-    check.options.integers = false;
-    CHECK(check_host(p.kernel, check) == "");
-    // The whole range: rounding, saturation, wrapping, values that only round in one step right.
-    check.options.integers = true;
-    for (int bits : {9, 16, 18, 31, 40, 62}) {
-      check.options.high = (int64_t{1} << bits) + 1;
-      check.options.low = -check.options.high;
-      CHECK(check_host(p.kernel, check) == "");
+    // Small integers, real numbers, and the whole range: rounding, saturation, wrapping, values
+    // that are right only if rounded in one step.
+    std::vector<Check> checks(8, numbers(from));
+    checks[1].options.integers = false;
+    for (size_t i = 2; i < checks.size(); ++i) {
+      constexpr int kBits[] = {9, 16, 18, 31, 40, 62};
+      checks[i].options.high = (int64_t{1} << kBits[i - 2]) + 1;
+      checks[i].options.low = -checks[i].options.high;
     }
+    INFO(name(from));
+    CHECK(check_host(p.kernel, checks) == "");
   }
 }
 

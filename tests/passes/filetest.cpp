@@ -1,6 +1,8 @@
 // Runs every tests/files/**/*.tile. A file says in comments what is to be done with it:
 //   // RUN: a,b             runs the passes; `host` stands for the host pipeline
-//   // CHECK: …             FileCheck on the result. Without the passes the checks must fail.
+//   // CHECK: …             FileCheck on the result. Without the pass that the folder is named
+//   after
+//                          (without all, if it is not named after one) the checks must fail.
 //   // NO-CHANGE            instead: the passes must leave the kernel as it is
 //   // EXEC: n=37 x=0.5     interprets before and after on random inputs of these dims and params
 //     tolerance=1e-6        (bit for bit without one); several lines are several runs
@@ -147,6 +149,12 @@ void expect_round_trip(const Kernel& kernel) {
   CHECK(print(parse(text)) == text);
 }
 
+// The passes with the one that the file is about replaced by the identity; none if it is about all.
+std::vector<Pass> all_but(const std::string& name, std::vector<Pass> passes) {
+  if (std::erase_if(passes, [&](const Pass& pass) { return pass.name == name; }) == 0) return {};
+  return passes;
+}
+
 void run_file(const fs::path& path) {
   File file = read(path);
   if (file.error_line) return expect_error(file, path.filename().string());
@@ -164,24 +172,44 @@ void run_file(const fs::path& path) {
     CHECK(print(after) == print(before));
   } else if (!file.passes.empty()) {
     REQUIRE(file.has_checks);
+    Kernel without = before;
+    run_passes(without, all_but(path.parent_path().filename().string(), file.passes));
     std::string ignored;
-    INFO("the checks hold without the passes: they test nothing");
-    CHECK_FALSE(testing::file_check(file.text, print(before), ignored));
+    INFO("the checks hold without the pass: they test nothing");
+    CHECK_FALSE(testing::file_check(file.text, print(without), ignored));
   }
   for (const Run& run : file.runs) expect_same_results(before, after, run);
 }
 
-}  // namespace
-
-TEST_CASE("tile files") {
+std::vector<fs::path> tile_files() {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(KILN_TESTS_DIR) / "files"))
     if (entry.path().extension() == ".tile") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  REQUIRE(!files.empty());
-  for (const fs::path& path : files) DYNAMIC_SECTION(fs::relative(path, KILN_TESTS_DIR).string()) {
+  return files;
+}
+
+TEST_CASE("every pass has files that check its structure and its results") {
+  for (const Pass& pass : all_passes()) {
+    int checked = 0, executed = 0;
+    for (const fs::path& path : tile_files()) {
+      if (path.parent_path().filename() != pass.name) continue;
+      File file = read(path);
+      checked += file.has_checks;
+      executed += !file.runs.empty();
+    }
+    INFO(pass.name);
+    CHECK(checked >= 2);
+    CHECK(executed >= 2);
+  }
+}
+
+TEST_CASE("tile files") {
+  for (const fs::path& path : tile_files())
+    DYNAMIC_SECTION(fs::relative(path, KILN_TESTS_DIR).string()) {
       run_file(path);
     }
 }
 
+}  // namespace
 }  // namespace kiln
