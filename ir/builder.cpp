@@ -56,7 +56,8 @@ Value Builder::cast(Value a, DType dtype) {
 }
 
 Value Builder::alloc(Space space, DType dtype, Shape shape) {
-  return kernel_->op(emit(OpCode::Alloc, {}, {}, Type::tile(space, dtype, std::move(shape)))).result;
+  return kernel_->op(emit(OpCode::Alloc, {}, {}, Type::tile(space, dtype, std::move(shape))))
+      .result;
 }
 
 Value Builder::slice(Value base, std::vector<Value> index, Shape sizes) {

@@ -11,14 +11,10 @@
 #include "ir/interp_impl.h"
 #include "ir/walk.h"
 
-namespace kiln {
+namespace kiln::interp {
 
 // Contents of a new workspace: not a number in every float format, −1, true.
 static constexpr std::byte kPoison{0xFF};
-
-void interpret(const Kernel& kernel, const Bindings& bindings, const InterpOptions& options) {
-  Interpreter(kernel, bindings, options).run();
-}
 
 Interpreter::Interpreter(const Kernel& kernel, const Bindings& bindings,
                          const InterpOptions& options)
@@ -272,6 +268,14 @@ void Interpreter::run_store(const Op& op) {
     races_.write(op, *into.base, *offset);
     write_element(*into.base, *offset, convert(scalar(op.operands[0]), into.base->type.dtype));
   }
+}
+
+}  // namespace kiln::interp
+
+namespace kiln {
+
+void interpret(const Kernel& kernel, const Bindings& bindings, const InterpOptions& options) {
+  interp::Interpreter(kernel, bindings, options).run();
 }
 
 }  // namespace kiln

@@ -33,17 +33,17 @@ class TopLevel {
  public:
   TopLevel(const Kernel& kernel, const std::map<std::string, int64_t>& dims,
            const std::map<std::string, Scalar>& params);
-  const Scalar& scalar(Value value) const;                 // any top-level scalar
-  std::vector<int64_t> shape(const Op& tensor) const;      // extents of a `tensor` op
-  std::vector<int64_t> grid(const Op& launch) const;       // always three, missing ones 1
+  const Scalar& scalar(Value value) const;             // any top-level scalar
+  std::vector<int64_t> shape(const Op& tensor) const;  // extents of a `tensor` op
+  std::vector<int64_t> grid(const Op& launch) const;   // always three, missing ones 1
 
  private:
   const Kernel& kernel_;
   std::map<uint32_t, Scalar> values_;
 };
 
-// The value of one pure scalar op on constant operands: shared by the interpreter, the top level and
-// constant folding.
+// The value of one pure scalar op on constant operands: shared by the interpreter, the top level
+// and constant folding.
 Scalar evaluate(const Kernel& kernel, const Op& op, const std::vector<Scalar>& operands);
 
 }  // namespace kiln

@@ -7,7 +7,7 @@
 #include "ir/interp.h"
 #include "ir/interp_storage_impl.h"
 
-namespace kiln {
+namespace kiln::interp {
 
 class Interpreter {
  public:
@@ -73,4 +73,4 @@ void run_softmax_step(const Interpreter& at, const Op& op);
 void run_scale_rows(const Interpreter& at, const Op& op);
 void run_softmax_finish(const Interpreter& at, const Op& op);
 
-}  // namespace kiln
+}  // namespace kiln::interp

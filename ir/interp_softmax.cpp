@@ -6,7 +6,7 @@
 #include "ir/error.h"
 #include "ir/interp_impl.h"
 
-namespace kiln {
+namespace kiln::interp {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -95,4 +95,4 @@ void run_softmax_finish(const Interpreter& at, const Op& op) {
   scatter(at.view(op.operands[3]), lse);
 }
 
-}  // namespace kiln
+}  // namespace kiln::interp

@@ -6,7 +6,7 @@
 
 #include "ir/error.h"
 
-namespace kiln {
+namespace kiln::interp {
 namespace {
 
 std::string_view op_name(const Op& op) {
@@ -178,4 +178,4 @@ void RaceDetector::fail(const Op& op, const Storage& storage, int64_t offset, co
       "iterations run in any order: give each its own elements, or use reduce");
 }
 
-}  // namespace kiln
+}  // namespace kiln::interp

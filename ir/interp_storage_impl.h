@@ -8,7 +8,7 @@
 #include "ir/kernel.h"
 #include "ir/memory.h"
 
-namespace kiln {
+namespace kiln::interp {
 
 // Who touched an element in the current `parallel`, as stamps that never repeat in a run.
 struct Touch {
@@ -77,4 +77,4 @@ void write_element(Storage& storage, int64_t offset,
 std::vector<Scalar> gather(const Op& op, const View& view, const Scalar& outside);
 void scatter(const View& view, const std::vector<Scalar>& values);
 
-}  // namespace kiln
+}  // namespace kiln::interp

@@ -7,7 +7,7 @@
 #include "ir/error.h"
 #include "ir/interp_impl.h"
 
-namespace kiln {
+namespace kiln::interp {
 namespace {
 
 Scalar zero(DType dtype) {
@@ -174,4 +174,4 @@ void run_reduce(const Interpreter& at, const Op& op) {
   scatter(to, sums);
 }
 
-}  // namespace kiln
+}  // namespace kiln::interp

@@ -11,7 +11,9 @@ static bool same(const AttrValue& a, const AttrValue& b) {
 }
 
 // The body is not in the initialiser list: the arenas, declared after it, must exist first.
-Kernel::Kernel(std::string kernel_name) : name(std::move(kernel_name)) { body = new_region(); }
+Kernel::Kernel(std::string kernel_name) : name(std::move(kernel_name)) {
+  body = new_region();
+}
 
 const Op* Kernel::def_as(Value value, OpCode code) const {
   OpId id = value ? def(value) : OpId{};
@@ -35,7 +37,9 @@ OpId Kernel::new_op(OpCode code, Loc loc, std::vector<Value> operands, Attrs att
   return OpId{static_cast<uint32_t>(ops_.size() - 1)};
 }
 
-Value Kernel::set_result(OpId id, Type type) { return op(id).result = new_value(std::move(type), id); }
+Value Kernel::set_result(OpId id, Type type) {
+  return op(id).result = new_value(std::move(type), id);
+}
 
 RegionId Kernel::new_region() {
   regions_.emplace_back();

@@ -46,9 +46,9 @@ class Kernel {
 };
 
 // Number literals of ops.
-Scalar constant_value(const Kernel& kernel, const Op& constant);           // of a Const
-std::optional<Scalar> constant_of(const Kernel& kernel, Value value);      // if a Const defines it
-std::optional<int64_t> constant_int(const Kernel& kernel, Value value);    // if an integer Const does
+Scalar constant_value(const Kernel& kernel, const Op& constant);         // of a Const
+std::optional<Scalar> constant_of(const Kernel& kernel, Value value);    // if a Const defines it
+std::optional<int64_t> constant_int(const Kernel& kernel, Value value);  // if an integer Const does
 
 // The tensor or tile that a view, through any number of slices, reads and writes.
 Value base_of(const Kernel& kernel, Value storage);

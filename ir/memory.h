@@ -8,8 +8,8 @@
 
 namespace kiln {
 
-// Strides are in elements; the last is 1 unless that extent is at most 1. Any other stride is legal,
-// 0 (broadcast) and negative included. Does not own `data`.
+// Strides are in elements; the last is 1 unless that extent is at most 1. Any other stride is
+// legal, 0 (broadcast) and negative included. Does not own `data`.
 struct Memory {
   void* data = nullptr;
   DType dtype = F32;
@@ -18,8 +18,7 @@ struct Memory {
 
   static Memory contiguous(void* data, DType dtype, Shape shape) {
     Shape strides(shape.size(), 1);
-    for (size_t axis = shape.size(); axis-- > 1;)
-      strides[axis - 1] = strides[axis] * shape[axis];
+    for (size_t axis = shape.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * shape[axis];
     return {data, dtype, std::move(shape), std::move(strides)};
   }
 };

@@ -96,7 +96,9 @@ const std::vector<OpInfo>& op_table() {
   return table;
 }
 
-const OpInfo& info(OpCode code) { return op_table()[static_cast<size_t>(code)]; }
+const OpInfo& info(OpCode code) {
+  return op_table()[static_cast<size_t>(code)];
+}
 
 std::optional<OpCode> opcode_from_name(std::string_view name) {
   static const std::map<std::string_view, OpCode> by_name = [] {
@@ -138,8 +140,9 @@ const AttrValue* Attrs::find(std::string_view name) const {
 }
 
 void Attrs::set(std::string_view name, AttrValue value) {
-  auto it = std::lower_bound(entries_.begin(), entries_.end(), name,
-                             [](const Entry& entry, std::string_view key) { return entry.first < key; });
+  auto it =
+      std::lower_bound(entries_.begin(), entries_.end(), name,
+                       [](const Entry& entry, std::string_view key) { return entry.first < key; });
   if (it != entries_.end() && it->first == name) {
     it->second = std::move(value);
   } else {

@@ -47,8 +47,8 @@ struct OperandInfo {
 struct AttrInfo {
   std::string name;
   AttrType type = AttrType::Int;
-  std::vector<std::string> words;            // of a Word
-  std::optional<AttrValue> default_value;    // none: required
+  std::vector<std::string> words;          // of a Word
+  std::optional<AttrValue> default_value;  // none: required
 };
 
 // One row of the table.
@@ -65,7 +65,7 @@ struct OpInfo {
   std::string_view doc;
 
   int min_operands() const;
-  int max_operands() const;  // INT_MAX if the last is repeated
+  int max_operands() const;                        // INT_MAX if the last is repeated
   const OperandInfo& operand(size_t index) const;  // the last stands for all repeated ones
   const AttrInfo* attr(std::string_view name) const;
 };

@@ -7,8 +7,7 @@ namespace kiln {
 
 std::string str(const Shape& shape) {
   std::vector<std::string> extents;
-  for (int64_t extent : shape)
-    extents.push_back(extent == kDynamic ? "?" : std::to_string(extent));
+  for (int64_t extent : shape) extents.push_back(extent == kDynamic ? "?" : std::to_string(extent));
   return fmt::format("[{}]", fmt::join(extents, ", "));
 }
 

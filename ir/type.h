@@ -21,8 +21,8 @@ enum class Space : uint8_t { None, Global, Shared, Fragment };
 using Shape = std::vector<int64_t>;
 inline constexpr int64_t kDynamic = -1;  // an extent known only at launch
 
-// Text: `f32`, `tensor f16[?, 128]`, `shared f16[64, 64]`, `fragment f32[]`, `view global f16[1, 64]`.
-// A fragment of rank 0 is a scalar variable.
+// Text: `f32`, `tensor f16[?, 128]`, `shared f16[64, 64]`, `fragment f32[]`, `view global f16[1,
+// 64]`. A fragment of rank 0 is a scalar variable.
 struct Type {
   Kind kind = Kind::Scalar;
   DType dtype = I32;
@@ -46,9 +46,9 @@ struct Type {
 };
 
 std::string str(const Type& type);
-std::string str(const Shape& shape);         // "[64, ?]"
-int64_t count(const Shape& shape);           // product of static extents; 1 for rank 0
+std::string str(const Shape& shape);  // "[64, ?]"
+int64_t count(const Shape& shape);    // product of static extents; 1 for rank 0
 bool is_static(const Shape& shape);
-Shape without_units(const Shape& shape);     // extents of 1 dropped: how copy compares shapes
+Shape without_units(const Shape& shape);  // extents of 1 dropped: how copy compares shapes
 
 }  // namespace kiln

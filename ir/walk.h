@@ -18,7 +18,8 @@ void walk(const Kernel& kernel, RegionId region, Visit&& visit) {  // an op befo
 template <class Visit>
 void walk_regions(const Kernel& kernel, RegionId region, Visit&& visit) {  // inner regions first
   for (OpId id : std::vector<OpId>(kernel.region(region).ops))
-    for (RegionId inner : std::vector<RegionId>(kernel.op(id).regions)) walk_regions(kernel, inner, visit);
+    for (RegionId inner : std::vector<RegionId>(kernel.op(id).regions))
+      walk_regions(kernel, inner, visit);
   visit(region);
 }
 
@@ -41,7 +42,7 @@ struct Access {
   Value base;
   Effect effect;
 };
-std::vector<Access> accesses(const Kernel& kernel, const Op& op);         // the op alone
-std::vector<Access> accesses_deep(const Kernel& kernel, const Op& op);    // and its regions
+std::vector<Access> accesses(const Kernel& kernel, const Op& op);       // the op alone
+std::vector<Access> accesses_deep(const Kernel& kernel, const Op& op);  // and its regions
 
 }  // namespace kiln

@@ -136,6 +136,25 @@ TEST_CASE("scalar variables, branches and loops", "[parallel]") {
   }
 }
 
+TEST_CASE("indices that reach just beyond the end", "[parallel]") {
+  for (int64_t extent : {19, 20, 21}) {
+    Program p("ends");
+    Value x = p.tensor("x", F32, {extent}), y = p.tensor("y", F32, {extent}, "inout");
+    Value z = p.tensor("z", F32, {20}, "output");
+    p.launch([&] {
+      RegionId region =
+          p.b.add_region(p.b.emit(OpCode::For, {p.index(0), p.index(20), p.index(1)}));
+      Value i = p.kernel.add_argument(region, Type::scalar(I32));
+      Builder::Scope scope(p.b, region);
+      Value before = p.b.binary(OpCode::Sub, i, p.index(1));
+      p.b.store(p.b.binary(OpCode::Add, p.b.load(x, {i}), p.b.load(x, {before})), z, {i});
+      p.b.store(p.b.load(x, {before}), y, {i});
+    });
+    INFO(extent);
+    CHECK(check_host(p.kernel, seeded()) == "");
+  }
+}
+
 TEST_CASE("several launches share a workspace", "[parallel]") {
   const char* text = R"(kernel @two {
   %n = dim {name = "n"} : i32

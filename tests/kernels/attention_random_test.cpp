@@ -1,5 +1,6 @@
 // Random problems against float64, on every device.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/kernels/attention_case.h"
 
@@ -48,7 +49,8 @@ void run_random(std::string_view where, int cases, int64_t limit) {
     sizes.seq_kv = random_length(random, limit);
     AttentionCase one(config, sizes);
     one.randomize(random(), pick(random, {0.0, 0.2, 0.5, 1.0}));
-    if (random() % 4 == 0) one.args.scale = 0.3f;
+    // Larger scales lose what the accuracy rule asks of f32 already in the scores.
+    if (random() % 4 == 0) one.args.scale = static_cast<float>(1.3 / std::sqrt(config.dim));
     one.check(device(where));
   }
 }
