@@ -15,8 +15,7 @@ Val from_bits(Builder& b, Val bits, DType dtype);
 
 // A pure op other than Const, on operands of `dtype` (the first's; of Select, the second's).
 Val apply(Builder& b, const Op& op, DType dtype, DType result, std::span<const Val> in);
-// max, min, absmax, sum, and, or, xor: as apply, for reductions. `accumulated` is never a NaN
-// that must be ignored.
+// For reductions: as max and min, but a NaN in `a` stays; one in `x` is ignored.
 Val maximum(Builder& b, Val a, Val x, DType dtype);
 Val minimum(Builder& b, Val a, Val x, DType dtype);
 Val absolute(Builder& b, Val a, DType dtype);

@@ -7,7 +7,8 @@
 
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 Loop<1> for_loop(const char* kind, const Arg& begin, const Arg& end, const Arg& step, int stages,
@@ -129,4 +130,5 @@ RegionScope Branch::region() {
   return RegionScope(tracer_, op_, region);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -11,7 +11,8 @@
 
 #include "dsl/storage.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // An op with a region per open range-for. Noticing that the body was left early is its work.
 class LoopBase {
@@ -143,4 +144,5 @@ void when(Arg condition, Then&& then, Loc loc = Loc::here()) {
   then();
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -4,7 +4,8 @@
 
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 Value declare(OpCode code, const std::string& name, DType dtype, Loc loc) {
@@ -80,4 +81,5 @@ std::array<Expr, 3> launch(const std::vector<Arg>& extents, Loc loc) {
   return {Expr(blocks[0], loc), Expr(blocks[1], loc), Expr(blocks[2], loc)};
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

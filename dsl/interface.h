@@ -7,7 +7,8 @@
 
 #include "dsl/storage.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // A size known at launch: the extent of that name of the tensors that use it.
 class Dim : public Expr {
@@ -36,4 +37,5 @@ Tensor workspace(const std::string& name, DType dtype, const std::vector<Arg>& e
 // the kernel, runs in every block. Returns the block's indices, 0 for those left out.
 std::array<Expr, 3> launch(const std::vector<Arg>& extents, Loc loc = Loc::here());
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -7,7 +7,8 @@
 #include "ir/verify.h"
 #include "ir/walk.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 // Elements are read where they are named, whether or not the value is needed: those reads that
@@ -43,4 +44,5 @@ Kernel trace(const std::string& name, TraceOptions options, const std::function<
   return canonical(kernel);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -7,7 +7,8 @@
 
 #include "ir/kernel.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 struct TraceOptions {
   bool fast_math = false;  // arithmetic may be contracted and approximated; infinities stay exact
@@ -23,4 +24,5 @@ Kernel trace(const std::string& name, const Body& body, Loc loc = Loc::here()) {
   return trace(name, TraceOptions{}, std::function<void()>(body), loc);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -6,7 +6,8 @@
 
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 void require_bool(std::string_view what, const Arg& a) {
@@ -204,4 +205,5 @@ Expr select(Arg condition, Arg a, Arg b) {
               condition.loc());
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -9,7 +9,8 @@
 
 #include "dsl/value.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // Of C++ numbers these stay C++.
 using std::abs;
@@ -121,4 +122,5 @@ Expr infinity(DType dtype, Loc loc = Loc::here());
 // a where the condition holds, else b; both are evaluated. A C++ bool chooses while tracing.
 Expr select(Arg condition, Arg a, Arg b);
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -8,7 +8,8 @@
 #include "dsl/tile_ops.h"
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 Expr checked_scale(const Arg& scale, Loc loc) {
@@ -58,4 +59,5 @@ void OnlineSoftmax::finish(const Storage& acc, const Storage& lse, Loc loc) {
               loc);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

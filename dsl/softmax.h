@@ -3,7 +3,8 @@
 
 #include "dsl/storage.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // The running maximum and sum of `rows` rows. A row that sees only -inf ends as 0, its lse as -inf.
 class OnlineSoftmax {
@@ -28,4 +29,5 @@ inline OnlineSoftmax online_softmax(Arg rows, Arg scale, Loc loc = Loc::here()) 
   return OnlineSoftmax(rows, scale, loc);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -5,7 +5,8 @@
 #include "dsl/math.h"
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 // What the user calls it: the tensor's name, or the type of the tile.
@@ -157,4 +158,5 @@ Tile alloc_fragment(const std::vector<Arg>& extents, DType dtype, Loc loc) {
   return alloc(Space::Fragment, extents, dtype, "alloc_fragment", loc);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

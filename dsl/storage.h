@@ -9,7 +9,8 @@
 #include "dsl/value.h"
 #include "ir/type.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // An axis of a part: `n` positions from `start`, which may be traced; n is a C++ number.
 class Span {
@@ -192,4 +193,5 @@ Tile alloc_fragment(const std::vector<Arg>& extents, DType dtype, Loc loc = Loc:
 // The extents, all of them known while tracing.
 Shape static_shape(const std::vector<Arg>& extents, std::string_view what);
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -4,7 +4,8 @@
 
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 void reduce(const char* kind, const Storage& source, const Storage& destination, int dim,
@@ -88,4 +89,5 @@ void reduce_xor(const Storage& source, const Storage& destination, int dim, bool
   reduce("xor", source, destination, dim, clear, loc);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

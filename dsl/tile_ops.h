@@ -3,7 +3,8 @@
 
 #include "dsl/storage.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // Copies, converting the dtype. Shapes agree once extents of 1 are dropped; what lies outside of
 // the source reads as `pad`, what lies outside of the destination is not written.
@@ -47,4 +48,5 @@ void reduce_or(const Storage& source, const Storage& destination, int dim = -1, 
 void reduce_xor(const Storage& source, const Storage& destination, int dim = -1, bool clear = true,
                 Loc loc = Loc::here());
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -8,7 +8,8 @@
 #include "ir/error.h"
 #include "ir/verify.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 thread_local Tracer* active = nullptr;
@@ -177,4 +178,5 @@ RegionScope::~RegionScope() {
   tracer_.open_.pop_back();
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -10,7 +10,8 @@
 #include "ir/builder.h"
 #include "ir/kernel.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 // A value of one particular trace; what every name of the language holds.
 struct Traced {
@@ -90,4 +91,5 @@ class RegionScope {
   Builder::Scope scope_;
 };
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -9,7 +9,8 @@
 #include "dsl/math.h"
 #include "ir/error.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 namespace {
 
 std::string text_of(double number) {
@@ -222,4 +223,5 @@ Var& Var::operator^=(Arg value) & {
   return update(operator^, value);
 }
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln

@@ -6,7 +6,8 @@
 
 #include "dsl/tracer.h"
 
-namespace kiln::inline dsl {
+namespace kiln {
+inline namespace dsl {
 
 class Var;
 
@@ -145,4 +146,5 @@ class [[maybe_unused]] Var {
   DType dtype_;
 };
 
-}  // namespace kiln::inline dsl
+}  // namespace dsl
+}  // namespace kiln
