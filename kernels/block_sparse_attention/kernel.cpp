@@ -13,13 +13,13 @@ struct Visible {
   Expr seq_kv, history;  // keys; keys before the first query's own position
   Expr first_query;
 
-  // Keys 0 … n-1 are visible to the row.
+  // Keys 0 … n-1 are visible to the row …
   Expr keys_of_row(Arg row) const {
     if (!c.causal) return seq_kv;
     return min(seq_kv, first_query + row + 1 + history);
   }
-  // … to any row of the tile.
-  Expr keys() const { return max(keys_of_row(c.tile_m - 1), 0); }
+  // … to any row of the tile; below 1 if to none.
+  Expr keys() const { return keys_of_row(c.tile_m - 1); }
   Expr blocks(int64_t block) const { return ceildiv(keys(), block); }
 };
 

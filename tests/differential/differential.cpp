@@ -88,9 +88,15 @@ std::string guilty_pass(const Kernel& kernel, const Dims& dims, uint64_t seed) {
 std::string guarded(const std::function<std::string()>& check) {
   int channel[2];
   if (pipe(channel) != 0) throw std::runtime_error("pipe failed");
+  std::fflush(stdout);  // or the child would print it again
   pid_t child = fork();
   if (child == 0) {
-    std::string result = check();
+    std::string result;
+    try {
+      result = check();
+    } catch (const std::exception& error) {
+      result = error.what();
+    }
     if (write(channel[1], result.data(), result.size()) < 0) _exit(3);
     _exit(0);
   }
@@ -102,6 +108,8 @@ std::string guarded(const std::function<std::string()>& check) {
   close(channel[0]);
   int status = 0;
   waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+    return fmt::format("exited with status {}", WEXITSTATUS(status));
   if (WIFSIGNALED(status)) return fmt::format("crashed with signal {}", WTERMSIG(status));
   return result;
 }

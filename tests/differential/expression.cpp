@@ -52,7 +52,8 @@ Value integer(Builder& builder, Random& random, const std::vector<Leaf>& leaves,
 Value real(Builder& builder, Random& random, const std::vector<Leaf>& leaves, DType dtype,
            int depth) {
   auto sub = [&] { return expression(builder, random, leaves, dtype, depth - 1); };
-  switch (random.between(0, 9)) {
+  const bool fp8 = size_of(dtype) == 1;  // has no floor
+  switch (random.between(fp8 ? 3 : 0, 9)) {
     case 0: return builder.unary(random.pick({OpCode::Neg, OpCode::Abs}), sub());
     case 1: return builder.unary(random.pick({OpCode::Floor, OpCode::Ceil}), sub());
     case 2: {  // a quotient of integers, made an integer again; both are correctly rounded. Never

@@ -134,7 +134,8 @@ class Generator {
     Value row = random_.chance(70) ? first_row_ : small(-5, 45);
     Value view = builder_.slice(input.value, {row, small(-3, 8)}, tile.shape);
     Attrs attrs;
-    if (random_.chance(50)) attrs.set("pad", static_cast<double>(random_.between(0, 3)));
+    if (random_.chance(50))
+      attrs.set("pad", static_cast<double>(random_.between(0, input.dtype == Bool ? 1 : 3)));
     builder_.emit(OpCode::Copy, {view, tile.value}, std::move(attrs));
   }
 
