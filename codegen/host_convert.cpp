@@ -144,7 +144,10 @@ Val round_to(Builder& b, Val value, DType to) {
     return ir.CreateFPExt(half, single);
   }
   Val rounded = round_small(b, value, format_of(to));
-  return wide ? ir.CreateFPTrunc(rounded, single) : rounded;
+  if (!wide) return rounded;
+  // Fenced: LLVM would merge this step with one to f16, and f64 to f16 is a call on most CPUs.
+  const Val exact[] = {ir.CreateFPTrunc(rounded, single)};
+  return b.call(llvm::Intrinsic::arithmetic_fence, exact);
 }
 
 Val to_bits(Builder& b, Val value, DType dtype) {

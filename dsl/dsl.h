@@ -9,3 +9,4 @@
 #include "dsl/storage.h"
 #include "dsl/tile_ops.h"
 #include "dsl/value.h"
+#include "ir/error.h"

@@ -105,12 +105,18 @@ Scalar arithmetic(OpCode code, const Scalar& a, const Scalar& b) {
   }
 }
 
+// The sign of a float changes without a conversion, which would saturate an infinity of e5m2.
+Scalar with_value(Scalar a, double value) {
+  a.f = value;
+  return a;
+}
+
 Scalar negate(const Scalar& a) {
-  return is_float(a.dtype) ? real(a.dtype, -a.f) : integer(a.dtype, -static_cast<uint64_t>(a.i));
+  return is_float(a.dtype) ? with_value(a, -a.f) : integer(a.dtype, -static_cast<uint64_t>(a.i));
 }
 
 Scalar absolute(const Scalar& a) {
-  if (is_float(a.dtype)) return real(a.dtype, std::fabs(a.f));
+  if (is_float(a.dtype)) return with_value(a, std::fabs(a.f));
   return is_signed_int(a.dtype) && a.i < 0 ? negate(a) : a;
 }
 

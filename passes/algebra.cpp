@@ -197,6 +197,8 @@ class Simplifier {
   }
 
   Value real() {
+    // x + 0 and the like round, which saturates an infinity of e5m2.
+    if (dtype_ == E5M2 && code_ != OpCode::Min && code_ != OpCode::Max) return {};
     switch (code_) {
       case OpCode::Add: return b_is_real(-0.0) ? a_ : Value{};
       case OpCode::Sub: return b_is_real(0.0) ? a_ : Value{};
@@ -282,6 +284,7 @@ class Simplifier {
     // wrap, floats saturate.
     bool same_way = is_float(from) == is_float(dtype_) || is_float(to) || lossless(from, to);
     if (!lossless(from, dtype_) || !same_way) return {};
+    if (from == E5M2 && to == E5M2) return {};  // the last conversion saturates an infinity
     return from == to ? source : build_.cast(source, to);
   }
 

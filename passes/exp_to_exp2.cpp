@@ -24,7 +24,10 @@ class Log2Domain {
     const auto& in = op->operands;
     switch (op->code) {
       case OpCode::Neg: return build.unary(OpCode::Neg, scaled(build, in[0]));
-      case OpCode::Select: return build.select(in[0], scaled(build, in[1]), scaled(build, in[2]));
+      case OpCode::Select: {  // one after the other: C++ leaves the order of arguments open
+        Value otherwise = scaled(build, in[2]);
+        return build.select(in[0], scaled(build, in[1]), otherwise);
+      }
       case OpCode::Mul: {
         bool right = constant_of(kernel_, in[1]) || depth(in[1]) < depth(in[0]);
         Value factor = scaled(build, in[right ? 1 : 0]);

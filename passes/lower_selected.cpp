@@ -59,16 +59,18 @@ class Row {
   // would be an index: keeps to the positions that every view of the chain and the base hold.
   void clip() {
     const Kernel& kernel = build_.kernel();
-    Value exists, offset = zero_;
+    std::vector<Value> origin(kernel.type(view_).shape.size(), zero_);  // of the view, in `outer`
+    Value exists;
     for (const Op* slice = kernel.def_as(view_, OpCode::Slice); slice;
          slice = kernel.def_as(slice->operands[0], OpCode::Slice)) {
       Value outer = slice->operands[0];
-      for (size_t axis = 0; axis < kernel.type(outer).shape.size(); ++axis) {
-        Value start = slice->operands[1 + axis], extent = extent_of(build_, outer, axis);
+      for (size_t axis = 0; axis < origin.size(); ++axis) {
+        Value extent = extent_of(build_, outer, axis);
+        Value start = build_.binary(OpCode::Add, origin[axis], slice->operands[1 + axis]);
+        origin[axis] = start;
         if (axis == axis_) {
-          offset = build_.binary(OpCode::Add, offset, start);
-          begin_ = build_.binary(OpCode::Max, begin_, build_.unary(OpCode::Neg, offset));
-          end_ = build_.binary(OpCode::Min, end_, build_.binary(OpCode::Sub, extent, offset));
+          begin_ = build_.binary(OpCode::Max, begin_, build_.unary(OpCode::Neg, start));
+          end_ = build_.binary(OpCode::Min, end_, build_.binary(OpCode::Sub, extent, start));
         } else {
           Value from = build_.compare("ge", start, zero_);
           Value inside = build_.binary(OpCode::And, from, build_.compare("lt", start, extent));

@@ -1,6 +1,7 @@
 // Everything a program that runs kernels needs.
 #pragma once
 
+#include "ir/error.h"
 #include "runtime/array.h"
 #include "runtime/cache.h"
 #include "runtime/compile.h"

@@ -61,7 +61,7 @@ fuzz() {
     [[ $target == parse ]] && seeds+=(tests/files)
     mkdir -p "$work"
     "$asan/bin/${target}_fuzz" -max_total_time=$fuzz_seconds -timeout=20 -rss_limit_mb=4096 \
-      -verbosity=0 -print_final_stats=1 -artifact_prefix="$work/" "$work" "${seeds[@]}" \
+      -verbosity=0 -print_funcs=0 -print_final_stats=1 -artifact_prefix="$work/" "$work" "${seeds[@]}" \
       > >(grep -v '# Uses:\|Recommended\|recommended') 2>&1 &
     pids+=($!)
   done

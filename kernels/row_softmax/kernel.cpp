@@ -29,7 +29,7 @@ Kernel row_softmax_kernel(DType dtype, int64_t tile_m, int64_t tile_n, bool fast
         weight(i, j) = exp(in(i, j) - subtracted(top(i)));
       reduce_sum(weight, tile_sum, 1);
       for (auto i : parallel(tile_m))
-        sum(i) = sum(i) * exp(subtracted(old_top(i)) - subtracted(top(i))) + tile_sum(i);
+        sum(i) = sum(i) * exp(old_top(i) - subtracted(top(i))) + tile_sum(i);
     }
     for (auto tile : pipelined(ceildiv(cols, tile_n))) {
       copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in);

@@ -1,5 +1,6 @@
-// Differential fuzzing: random tile programs run on a device and on the interpreter, which must
-// agree bit for bit. A failure is reduced and written as a `.tile` file that this program replays.
+// Differential fuzzing: random tile programs run on a device, on the interpreter, and on the
+// interpreter after random passes, and must agree bit for bit. A failure is reduced and written as
+// a `.tile` file that this program replays.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,29 +19,42 @@
 #include "passes/pipeline.h"
 #include "runtime/device.h"
 #include "tests/differential/generator.h"
+#include "tests/differential/random.h"
 #include "tests/differential/reducer.h"
 #include "tests/support/random_bindings.h"
 
 namespace kiln::differential {
 namespace {
 
-using Dims = std::map<std::string, int64_t>;
 using testing::RandomBindings;
 
-RandomBindings inputs_of(const Kernel& kernel, const Dims& dims, uint64_t seed) {
+struct Case {
+  Program program;
+  uint64_t seed;
+};
+
+RandomBindings inputs_of(const Case& c) {
   testing::RandomOptions options;
-  options.seed = seed;
-  options.odd_strides = seed % 2 == 0;
-  return RandomBindings(kernel, dims, {}, options);
+  options.seed = c.seed;
+  options.odd_strides = c.seed % 2 == 0;
+  options.any_bits = c.program.any_bits;
+  return RandomBindings(c.program.kernel, c.program.dims, {}, options);
 }
 
-// What is wrong with `runs`, which executes a program on bindings, against the interpreter; empty
-// if nothing. Zeros of either sign are equal: which one min and max give is open.
+// The same for another kernel with the same interface.
+Case with(const Case& c, const Kernel& kernel) {
+  return {{kernel, c.program.dims, c.program.any_bits}, c.seed};
+}
+
+// What is wrong with `run`, which executes a program on bindings, against the interpreter; empty
+// if nothing. Zeros of either sign are equal: which one min and max give is open. The interpreter
+// takes what has no order backwards.
 template <class Run>
-std::string disagreement(const Kernel& kernel, const Dims& dims, uint64_t seed, Run&& run) {
-  RandomBindings expected = inputs_of(kernel, dims, seed), got = expected;
+std::string disagreement(const Case& c, Run&& run) {
+  RandomBindings expected = inputs_of(c), got = expected;
   try {
-    interpret(kernel, expected.bindings());
+    interpret(c.program.kernel, expected.bindings(),
+              {.reverse_blocks = true, .reverse_selected = true});
   } catch (const Error& error) {
     return fmt::format("the interpreter refuses the program: {}", error.what());
   }
@@ -53,9 +67,25 @@ std::string disagreement(const Kernel& kernel, const Dims& dims, uint64_t seed, 
   return got.difference(expected, 0.0);
 }
 
-std::string check_device(const Kernel& kernel, const Dims& dims, uint64_t seed, Device& target) {
-  return disagreement(kernel, dims, seed,
-                      [&](const Bindings& bindings) { target.compile(kernel)->run(bindings); });
+std::string check_device(const Case& c, Device& target) {
+  return disagreement(
+      c, [&](const Bindings& bindings) { target.compile(c.program.kernel)->run(bindings); });
+}
+
+// Some passes in any order keep the results.
+std::string check_passes(const Case& c) {
+  Random random(c.seed);
+  std::vector<Pass> passes;
+  std::string names;
+  for (int64_t left = random.between(1, 8); left > 0; --left) {
+    passes.push_back(random.pick(all_passes()));
+    names += fmt::format(" {}", passes.back().name);
+  }
+  Kernel kernel = c.program.kernel;
+  run_passes(kernel, passes, {.verify_each = true, .after_each = {}});
+  std::string wrong =
+      disagreement(c, [&](const Bindings& bindings) { interpret(kernel, bindings); });
+  return wrong.empty() ? "" : fmt::format("after{}: {}", names, wrong);
 }
 
 std::string check_round_trip(const Kernel& kernel) {
@@ -65,15 +95,15 @@ std::string check_round_trip(const Kernel& kernel) {
 }
 
 // The first pass after which the interpreter gives another result; for the report.
-std::string guilty_pass(const Kernel& kernel, const Dims& dims, uint64_t seed) {
-  Kernel lowered = kernel;
-  std::string guilty = "none: the code generator or the runtime";
+std::string guilty_pass(const Case& c) {
+  Kernel lowered = c.program.kernel;
+  std::string guilty = "none of the pipeline";
   bool found = false;
   PassOptions options;
   options.after_each = [&](const PassRun& pass, const Kernel& after) {
     if (found) return;
-    std::string wrong = disagreement(kernel, dims, seed,
-                                     [&](const Bindings& bindings) { interpret(after, bindings); });
+    std::string wrong =
+        disagreement(c, [&](const Bindings& bindings) { interpret(after, bindings); });
     if (!wrong.empty()) found = true, guilty = pass.name;
   };
   try {
@@ -114,33 +144,41 @@ std::string guarded(const std::function<std::string()>& check) {
   return result;
 }
 
-struct Case {
-  Kernel kernel;
-  Dims dims;
-  uint64_t seed;
-};
+// All that is checked of a program; empty if nothing is wrong.
+std::string check(const Case& c, Device& target) {
+  return guarded([&] {
+    verify(c.program.kernel);
+    std::string wrong = check_round_trip(c.program.kernel);
+    if (wrong.empty()) wrong = check_device(c, target);
+    return wrong.empty() ? check_passes(c) : wrong;
+  });
+}
 
 // A case as text: its program after one line with what it was run with.
 std::string text_of(const Case& c) {
   std::string header = fmt::format("// seed={}", c.seed);
-  for (const auto& [name, value] : c.dims) header += fmt::format(" {}={}", name, value);
-  return header + "\n" + print(c.kernel);
+  if (c.program.any_bits) header += " any_bits=1";
+  for (const auto& [name, value] : c.program.dims) header += fmt::format(" {}={}", name, value);
+  return header + "\n" + print(c.program.kernel);
 }
 
 Case read_case(const std::string& path) {
   std::ifstream in(path);
   std::stringstream text;
   text << in.rdbuf();
-  Case c{parse(text.str(), path), {}, 1};
+  Case c{{parse(text.str(), path), {}}, 1};
   std::istringstream header(text.str().substr(0, text.str().find('\n')));
   for (std::string word; header >> word;) {
     size_t equals = word.find('=');
     if (equals == std::string::npos) continue;
-    int64_t value = std::stoll(word.substr(equals + 1));
-    if (word.starts_with("seed=")) {
+    const std::string name = word.substr(0, equals);
+    const int64_t value = std::stoll(word.substr(equals + 1));
+    if (name == "seed") {
       c.seed = static_cast<uint64_t>(value);
+    } else if (name == "any_bits") {
+      c.program.any_bits = value != 0;
     } else {
-      c.dims[word.substr(0, equals)] = value;
+      c.program.dims[name] = value;
     }
   }
   return c;
@@ -167,15 +205,16 @@ class Coverage {
 // Reports and reduces a failing case.
 void report(const Case& c, const std::string& wrong, Device& target, const std::string& directory) {
   fmt::print("seed {}: {}\n", c.seed, wrong);
-  Kernel smaller = reduce(c.kernel, [&](const Kernel& candidate) {
-    std::string found = guarded([&] { return check_device(candidate, c.dims, c.seed, target); });
-    return !found.empty() && !found.starts_with("the interpreter refuses");
-  });
-  Case reduced{std::move(smaller), c.dims, c.seed};
+  std::fflush(stdout);
+  const Case reduced =
+      with(c, reduce(c.program.kernel, [&](const Kernel& candidate) {
+             std::string found = check(with(c, candidate), target);
+             return !found.empty() && !found.starts_with("the interpreter refuses");
+           }));
   std::string path = fmt::format("{}/failure-{}.tile", directory, c.seed);
   std::ofstream(path) << text_of(reduced);
-  fmt::print("pass that changes the result: {}\nreduced to {}:\n{}\n",
-             guilty_pass(reduced.kernel, c.dims, c.seed), path, text_of(reduced));
+  fmt::print("pass that changes the result: {}\nreduced to {}: {}\n{}\n", guilty_pass(reduced),
+             path, check(reduced, target), text_of(reduced));
 }
 
 int run(int argc, char** argv) {
@@ -201,12 +240,8 @@ int run(int argc, char** argv) {
       fmt::print("{}", text_of(c));
       return;
     }
-    coverage.add(c.kernel);
-    std::string wrong = guarded([&] {
-      verify(c.kernel);
-      std::string trip = check_round_trip(c.kernel);
-      return trip.empty() ? check_device(c.kernel, c.dims, c.seed, target) : trip;
-    });
+    coverage.add(c.program.kernel);
+    std::string wrong = check(c, target);
     ++(wrong.empty() ? passed : failed);
     if (!wrong.empty()) report(c, wrong, target, directory);
   };
@@ -220,8 +255,8 @@ int run(int argc, char** argv) {
   }
   fmt::print("{} programs from seed {}, interpreter against {}\n", programs, seed, device_name);
   for (int i = 0; i < programs && failed < 5; ++i) {
-    Program program = generate(seed + static_cast<uint64_t>(i));
-    test({std::move(program.kernel), std::move(program.dims), seed + static_cast<uint64_t>(i)});
+    const uint64_t this_seed = seed + static_cast<uint64_t>(i);
+    test({generate(this_seed), this_seed});
   }
   coverage.print_table();
   fmt::print("{} passed, {} failed\n", passed, failed);

@@ -1,99 +1,129 @@
 #include "tests/differential/expression.h"
 
+#include <limits>
+
 namespace kiln::differential {
 namespace {
 
-DType any_dtype(Random& random) {
-  return random.pick({F32, F32, F16, BF16, I32, I32, I64, I8, U8, Bool, F64, I16, U16, U32});
-}
+// One expression on its way.
+class Maker {
+ public:
+  Maker(Builder& b, Random& random, const std::vector<Leaf>& leaves, Numbers numbers)
+      : b_(b), random_(random), leaves_(leaves), numbers_(numbers) {}
 
-Value constant(Builder& builder, Random& random, DType dtype) {
-  if (dtype == Bool) return builder.constant(Bool, random.between(0, 1));
-  if (is_unsigned_int(dtype)) return builder.constant(dtype, random.between(0, 4));
-  if (is_float(dtype)) return builder.constant(dtype, static_cast<double>(random.between(-4, 4)));
-  return builder.constant(dtype, random.between(-4, 4));
-}
-
-Value leaf(Builder& builder, Random& random, const std::vector<Leaf>& leaves, DType dtype) {
-  if (leaves.empty() || random.chance(15)) return constant(builder, random, dtype);
-  const Leaf& from = random.pick(leaves);
-  Value value = from.storage ? builder.load(from.storage, from.index) : from.scalar;
-  return builder.cast(value, dtype);
-}
-
-Value boolean(Builder& builder, Random& random, const std::vector<Leaf>& leaves, int depth) {
-  auto sub = [&](DType dtype) { return expression(builder, random, leaves, dtype, depth - 1); };
-  switch (random.between(0, 3)) {
-    case 0: return builder.unary(OpCode::Not, sub(Bool));
-    case 1: {
-      Value a = sub(Bool), b = sub(Bool);
-      return builder.binary(random.pick({OpCode::And, OpCode::Or, OpCode::Xor}), a, b);
+  Value make(DType dtype, int depth) {
+    if (depth <= 0 || random_.chance(15)) return leaf(dtype);
+    if (random_.chance(10)) {
+      Value condition = boolean(depth - 1);
+      Value a = make(dtype, depth - 1), b = make(dtype, depth - 1);
+      return b_.select(condition, a, b);
     }
-    default: {
-      DType dtype = any_dtype(random);
-      Value a = sub(dtype), b = sub(dtype);
-      return builder.compare(random.pick({"eq", "ne", "lt", "le", "gt", "ge"}), a, b);
+    if (dtype == Bool) return boolean(depth);
+    if (random_.chance(10)) return b_.cast(make(any_dtype(), depth - 1), dtype);
+    return is_float(dtype) ? real(dtype, depth) : integer(dtype, depth);
+  }
+
+ private:
+  DType any_dtype() {
+    return random_.pick(
+        {F32, F32, F16, BF16, I32, I32, I64, I8, U8, Bool, F64, I16, U16, U32, U64, E4M3, E5M2});
+  }
+
+  Value constant(DType dtype) {
+    if (dtype == Bool) return b_.constant(Bool, random_.between(0, 1));
+    if (numbers_ == Numbers::Any && random_.chance(40)) return extreme(dtype);
+    int64_t number = random_.between(is_unsigned_int(dtype) ? 0 : -4, 4);
+    return is_float(dtype) ? b_.constant(dtype, static_cast<double>(number))
+                           : b_.constant(dtype, number);
+  }
+
+  // What of these a type does not have becomes its nearest, or wraps.
+  Value extreme(DType dtype) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (is_float(dtype))
+      return b_.constant(Scalar::of_float(
+          dtype, random_.pick({kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN(),
+                               0x1p31, -0x1p31, 0x1p63, 0x1p64, 448.0, 464.0, 65520.0, 65519.0,
+                               0x1p-149, 0x1p-24, 1e-7, 3.4e38, 0.1, -0.0})));
+    const int64_t number =
+        random_.pick({INT64_MIN, INT64_MAX, int64_t{INT32_MIN}, int64_t{INT32_MAX}, int64_t{-32768},
+                      int64_t{32767}, int64_t{-128}, int64_t{127}, int64_t{31}, int64_t{63}});
+    return b_.constant(Scalar::of_int(dtype, random_.chance(50) ? number : number ^ 1));
+  }
+
+  Value leaf(DType dtype) {
+    if (leaves_.empty() || random_.chance(15)) return constant(dtype);
+    const Leaf& from = random_.pick(leaves_);
+    Value value = from.storage ? b_.load(from.storage, from.index) : from.scalar;
+    return b_.cast(value, dtype);
+  }
+
+  Value boolean(int depth) {
+    switch (random_.between(0, 3)) {
+      case 0: return b_.unary(OpCode::Not, make(Bool, depth - 1));
+      case 1: {
+        Value a = make(Bool, depth - 1), b = make(Bool, depth - 1);
+        return b_.binary(random_.pick({OpCode::And, OpCode::Or, OpCode::Xor}), a, b);
+      }
+      default: {
+        DType dtype = any_dtype();
+        Value a = make(dtype, depth - 1), b = make(dtype, depth - 1);
+        return b_.compare(random_.pick({"eq", "ne", "lt", "le", "gt", "ge"}), a, b);
+      }
     }
   }
-}
 
-Value integer(Builder& builder, Random& random, const std::vector<Leaf>& leaves, DType dtype,
-              int depth) {
-  auto sub = [&] { return expression(builder, random, leaves, dtype, depth - 1); };
-  if (random.chance(20))
-    return builder.unary(random.pick({OpCode::Neg, OpCode::Abs, OpCode::Not}), sub());
-  Value a = sub(), b = sub();
-  return builder.binary(random.pick({OpCode::Add, OpCode::Sub, OpCode::Mul, OpCode::FloorDiv,
-                                     OpCode::FloorMod, OpCode::Min, OpCode::Max, OpCode::And,
-                                     OpCode::Or, OpCode::Xor, OpCode::Shl, OpCode::Shr}),
-                        a, b);
-}
+  Value integer(DType dtype, int depth) {
+    if (random_.chance(20))
+      return b_.unary(random_.pick({OpCode::Neg, OpCode::Abs, OpCode::Not}),
+                      make(dtype, depth - 1));
+    Value a = make(dtype, depth - 1), b = make(dtype, depth - 1);
+    return b_.binary(random_.pick({OpCode::Add, OpCode::Sub, OpCode::Mul, OpCode::FloorDiv,
+                                   OpCode::FloorMod, OpCode::Min, OpCode::Max, OpCode::And,
+                                   OpCode::Or, OpCode::Xor, OpCode::Shl, OpCode::Shr}),
+                     a, b);
+  }
 
-Value real(Builder& builder, Random& random, const std::vector<Leaf>& leaves, DType dtype,
-           int depth) {
-  auto sub = [&] { return expression(builder, random, leaves, dtype, depth - 1); };
-  const bool fp8 = size_of(dtype) == 1;  // has no floor
-  switch (random.between(fp8 ? 3 : 0, 9)) {
-    case 0: return builder.unary(random.pick({OpCode::Neg, OpCode::Abs}), sub());
-    case 1: return builder.unary(random.pick({OpCode::Floor, OpCode::Ceil}), sub());
-    case 2: {  // a quotient of integers, made an integer again; both are correctly rounded. Never
-               // by a zero, whose sign min and max leave open.
-      Value a = sub(), b = sub();
-      Value divisor =
-          builder.binary(OpCode::Max, builder.unary(OpCode::Abs, b), builder.constant(dtype, 1));
-      return builder.unary(OpCode::Floor, builder.binary(OpCode::Div, a, divisor));
-    }
-    case 3: {
-      if (dtype != F32 && dtype != F64) return clamped(builder, sub());
-      Value a = sub(), b = sub(), c = sub();
-      return builder.kernel()
-          .op(builder.emit(OpCode::Fma, {a, b, c}, {}, Type::scalar(dtype)))
-          .result;
-    }
-    default: {
-      Value a = sub(), b = sub();
-      return builder.binary(
-          random.pick({OpCode::Add, OpCode::Sub, OpCode::Mul, OpCode::Min, OpCode::Max}), a, b);
+  Value real(DType dtype, int depth) {
+    auto sub = [&] { return make(dtype, depth - 1); };
+    const bool fp8 = size_of(dtype) == 1;  // has no floor
+    switch (random_.between(fp8 ? 3 : 0, 9)) {
+      case 0: return b_.unary(random_.pick({OpCode::Neg, OpCode::Abs}), sub());
+      case 1: return b_.unary(random_.pick({OpCode::Floor, OpCode::Ceil}), sub());
+      case 2: return quotient(dtype, depth);
+      case 3: {
+        if (dtype != F32 && dtype != F64) return b_.unary(OpCode::Neg, clamped(b_, sub()));
+        Value a = sub(), b = sub(), c = sub();
+        return b_.kernel().op(b_.emit(OpCode::Fma, {a, b, c}, {}, Type::scalar(dtype))).result;
+      }
+      default: {
+        Value a = sub(), b = sub();
+        return b_.binary(
+            random_.pick({OpCode::Add, OpCode::Sub, OpCode::Mul, OpCode::Min, OpCode::Max}), a, b);
+      }
     }
   }
-}
+
+  // A quotient of integers, made an integer again; both are correctly rounded. Never by a zero,
+  // whose sign min and max leave open.
+  Value quotient(DType dtype, int depth) {
+    Value a = make(dtype, depth - 1);
+    Value size = b_.unary(OpCode::Abs, make(dtype, depth - 1));
+    Value divisor = b_.binary(OpCode::Max, size, b_.constant(dtype, 1));
+    return b_.unary(OpCode::Floor, b_.binary(OpCode::Div, a, divisor));
+  }
+
+  Builder& b_;
+  Random& random_;
+  const std::vector<Leaf>& leaves_;
+  const Numbers numbers_;
+};
 
 }  // namespace
 
 Value expression(Builder& builder, Random& random, const std::vector<Leaf>& leaves, DType dtype,
-                 int depth) {
-  if (depth <= 0 || random.chance(15)) return leaf(builder, random, leaves, dtype);
-  if (random.chance(10)) {
-    Value condition = boolean(builder, random, leaves, depth - 1);
-    Value a = expression(builder, random, leaves, dtype, depth - 1);
-    Value b = expression(builder, random, leaves, dtype, depth - 1);
-    return builder.select(condition, a, b);
-  }
-  if (dtype == Bool) return boolean(builder, random, leaves, depth);
-  if (random.chance(10))
-    return builder.cast(expression(builder, random, leaves, any_dtype(random), depth - 1), dtype);
-  return is_float(dtype) ? real(builder, random, leaves, dtype, depth)
-                         : integer(builder, random, leaves, dtype, depth);
+                 int depth, Numbers numbers) {
+  return Maker(builder, random, leaves, numbers).make(dtype, depth);
 }
 
 Value clamped(Builder& builder, Value value) {

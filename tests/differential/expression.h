@@ -15,10 +15,13 @@ struct Leaf {
   Value scalar;
 };
 
-// A value of `dtype` from leaves, constants and exact ops, at most `depth` deep. Float results are
-// integers or infinities.
+// Small: constants are small integers. Any: also infinities, NaN and the ends of integer types.
+enum class Numbers { Small, Any };
+
+// A value of `dtype` from leaves, constants and ops that are exact or correctly rounded, at most
+// `depth` deep. Small float results are integers or infinities.
 Value expression(Builder& builder, Random& random, const std::vector<Leaf>& leaves, DType dtype,
-                 int depth);
+                 int depth, Numbers numbers);
 
 // Clamped to |x| ≤ 4 and, for f16 and narrower, exact in every float type.
 Value clamped(Builder& builder, Value value);

@@ -9,15 +9,19 @@
 
 namespace kiln::differential {
 
-// A program and the sizes to run it with.
+// A program, and what to run it with.
 struct Program {
   Kernel kernel;
   std::map<std::string, int64_t> dims;
+  bool any_bits = false;  // inputs are any numbers, not small integers
 };
 
-// Why results are exact: inputs are small integers; every element-wise store into a float tile is
-// clamped to |x| ≤ 4, so a gemm or sum over such tiles stays far below 2^24 whatever its order.
-// Tiles that a gemm or a sum accumulates into are f32 and never operands of another.
+// Why results are exact. Most programs: inputs are small integers; what is stored into a float tile
+// element by element is clamped to |x| ≤ 4, and only such tiles are operands of a float gemm or
+// sum, whose result stays far below 2^24 whatever the order; floats that were integers or sums are
+// never operands (`Range`). The others take any numbers, infinities and NaNs too: no sums of
+// floats, and no fast_math, so that every op is correctly rounded. Loops in unspecified order only
+// add integers, or to sums.
 Program generate(uint64_t seed);
 
 }  // namespace kiln::differential

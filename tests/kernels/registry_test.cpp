@@ -14,9 +14,10 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Random inputs of the shapes that `dims` gives; checks every output against the reference.
+// Random inputs of the given shapes, normal around `mean`; checks every output against the
+// reference.
 void check_kernel(std::string_view name, const std::map<std::string, std::string>& given,
-                  const std::map<std::string, Shape>& inputs) {
+                  const std::map<std::string, Shape>& inputs, double mean = 0) {
   const KernelEntry& entry = kernel_named(name);
   Options options = entry.with_defaults(given);
   Kernel kernel = entry.build(options);
@@ -27,7 +28,9 @@ void check_kernel(std::string_view name, const std::map<std::string, std::string
     std::map<std::string, Array> arrays;
     for (const auto& [tensor, shape] : inputs) {
       arrays[tensor] = Array(compiled.signature().tensor(tensor)->dtype, shape);
-      fill_normal(arrays[tensor], random);
+      Array& array = arrays[tensor];
+      fill_normal(array, random);
+      for (int64_t i = 0; mean != 0 && i < array.size(); ++i) array.set(i, array.get(i) + mean);
       arguments.tensor(tensor, arrays[tensor]);
     }
     for (const auto& [param, value] : entry.default_params(options)) arguments.param(param, value);
@@ -55,6 +58,9 @@ TEST_CASE("row_softmax, any shape", "[registry]") {
     check_kernel("row_softmax", {}, {{"x", shape}});
   check_kernel("row_softmax", {{"dtype", "f16"}, {"tile_n", "48"}}, {{"x", {20, 100}}});
   check_kernel("row_softmax", {{"dtype", "bf16"}, {"fast_math", "false"}}, {{"x", {20, 100}}});
+  // exp of the values, or of their distance from 0, would be 0 or infinite.
+  for (double mean : {-1000.0, -200.0, 200.0, 1000.0})
+    check_kernel("row_softmax", {{"tile_n", "32"}}, {{"x", {20, 100}}}, mean);
 }
 
 TEST_CASE("matmul, any shape and transpose", "[registry]") {

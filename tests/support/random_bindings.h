@@ -26,6 +26,7 @@ struct RandomOptions {
   bool integers = true;
   int64_t low = -4, high = 4;  // of integers; unsigned ones start at 0
   double specials = 0;         // share of float inputs that are ±0, ±infinity or NaN
+  bool any_bits = false;       // every other element is any value of its dtype
   bool padded = true;          // gaps between rows
   bool odd_strides = false;    // inputs may have broadcast (0) and negative strides
 };
@@ -160,6 +161,10 @@ class RandomBindings {
 
   Scalar element(DType dtype) {
     if (dtype == Bool) return Scalar::of_int(Bool, uniform(0, 1));
+    if (options_.any_bits && uniform(0, 1)) {
+      const uint64_t bits = random_();
+      return load_element(dtype, &bits);
+    }
     if (is_float(dtype)) {
       constexpr double kInfinity = std::numeric_limits<double>::infinity();
       constexpr double kSpecial[] = {0.0, -0.0, kInfinity, -kInfinity,

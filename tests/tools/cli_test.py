@@ -222,8 +222,51 @@ class Attend(KilnTest):
         expect("scale: expected a finite number above 0", *attend(how=("--dense", "--scale", "-1")))
         expect("cannot write", *attend(how=("--dense", "--lse", self.path("no/such/l.npy"))))
         for how in ((), ("--dense", "--topk", "1"), ("--topk", "-1"), ("--topk", "x"),
-                    ("--dense", "--nonsense")):
+                    ("--dense", "--nonsense"), ("--dense", "--use-dense-for-last-block"),
+                    ("--mask", paths["q"], "--use_dense_for_last_block")):
             self.kiln(*attend(how=how), fails=True)
+
+    def test_files_that_are_not_files(self):
+        q = self.save("q.npy", self.normal(1, 1, 70, 32))
+        command = [KILN, "attend", "--q", "/dev/stdin", "--k", q, "--v", q, "--dense", "--out"]
+        for out in ("/dev/stdout", self.path("o.npy")):
+            run = subprocess.run([*command, out], env=self.env, input=self.read("q.npy"),
+                                 capture_output=True, check=True)
+        self.assertTrue(run.stdout.startswith(self.path("o.npy").encode()))
+        self.assertEqual(self.kiln("attend", "--q", q, "--k", q, "--v", q, "--dense", "--out",
+                                   "/dev/null"), "/dev/null: f16 [1, 1, 70, 32]\n")
+
+    def test_outputs(self):
+        q = self.save("q.npy", self.normal(1, 1, 70, 32))
+        attend = ["attend", "--q", q, "--k", q, "--v", q, "--dense", "--out"]
+        self.kiln(*attend, self.path("o.npy"))
+        whole, before = self.read("o.npy"), sorted(os.listdir(self.folder.name))
+        # One that cannot be written is told before the work; nothing else is written then.
+        self.expect_error("/no/o.npy: cannot write: No such file", *attend, self.path("no/o.npy"))
+        self.expect_error("cannot write: No such file", *attend, self.path("new.npy"), "--lse",
+                          self.path("no/l.npy"))
+        self.expect_error("Is a directory", *attend, self.folder.name)
+        self.expect_error("--lse and --out are to be written to one file", *attend,
+                          self.path("new.npy"), "--lse", self.folder.name + "/./new.npy")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), before)
+        # One that fails half-way leaves what was there.
+        half = subprocess.run(["bash", "-c", 'trap "" XFSZ; ulimit -f 2; exec "$@"', "-", KILN,
+                               *attend, self.path("o.npy")], env=self.env, capture_output=True,
+                              text=True)
+        self.assertEqual(half.returncode, 1)
+        self.assertIn("o.npy: cannot write: File too large", half.stderr)
+        self.assertEqual(self.read("o.npy"), whole)
+        self.assertEqual(sorted(os.listdir(self.folder.name)), before)
+        # A link stays one, permissions stay, an input may be replaced.
+        os.symlink("o.npy", self.path("link.npy"))
+        os.chmod(self.path("o.npy"), 0o640)
+        self.save("o.npy", np.zeros(3))
+        self.kiln(*attend, self.path("link.npy"))
+        self.assertTrue(os.path.islink(self.path("link.npy")))
+        self.assertEqual(self.read("o.npy"), whole)
+        self.assertEqual(os.stat(self.path("o.npy")).st_mode & 0o777, 0o640)
+        self.kiln(*attend, q)
+        self.assertEqual(self.read("q.npy"), whole)
 
     def save_zip(self, array):
         np.savez(self.path("z.npz"), array)
@@ -298,13 +341,25 @@ class Kernels(KilnTest):
                       f"o={self.path('o.npy')}")
             return np.load(self.path("o.npy"))
 
-        for scale in (0.1, 0.7):
+        for scale in (0.1, 0.75):
             expected, _ = softmax_attention(*arrays, scale=scale)
             self.assertLess(np.abs(run(text, scale) - expected).max(), 4e-3)
-        self.assertIn("kind = max", text)
-        minimum = run(text.replace("kind = max", "kind = min"), 30)
-        self.assertFalse(np.allclose(minimum, run(text, 30), equal_nan=True))
         self.expect_error("scale", "run", self.path("k.tile"), *files)
+        self.assertIn('= param {name = "scale"}', text)
+        fixed = text.replace('= param {name = "scale"}', "= const {value = 0.75}")
+        with open(self.path("k.tile"), "w") as file:
+            file.write(fixed)
+        self.kiln("run", self.path("k.tile"), *files, "--out", f"o={self.path('fixed.npy')}")
+        self.assertEqual(self.read("fixed.npy"), self.read("o.npy"))
+        # The smallest of -inf and anything is -inf: nothing is subtracted, every tile forgets the ones
+        # before it, and what is left is the softmax over the last selected block.
+        self.assertEqual(text.count("kind = max"), 1)
+        q, k, v, mask = arrays
+        last = mask & (np.cumsum(mask[..., ::-1], axis=-1)[..., ::-1] == 1)
+        self.assertTrue(np.any(last != mask))
+        expected, _ = softmax_attention(q, k, v, last, scale=0.1)
+        got = run(text.replace("kind = max", "kind = min"), 0.1)
+        self.assertLess(np.abs(got - expected).max(), 4e-3)
         with open(self.path("bad.tile"), "w") as file:
             file.write(text.replace("gemm", "gem", 1))
         self.expect_error("bad.tile:", "run", self.path("bad.tile"), *files)
@@ -326,6 +381,21 @@ class Kernels(KilnTest):
         self.expect_error("one of", "dump", "row_softmax", "--after", "nonsense")
         self.expect_error("nonsense", "opt", self.path("k.tile"), "--passes", "nonsense")
         self.kiln("dump", "row_softmax", "--llvm", "--asm", fails=True)
+
+    def test_spellings(self):
+        a, b = self.save("a.npy", self.normal(8, 8)), self.save("b.npy", self.normal(8, 8))
+        once = ["--set", "tile_m=16", "--set", "tile_n=16", "--in", f"a={a}", "--in", f"b={b}"]
+        together = ["--set", "tile-m=16", "tile-n=16", "--in", f"a={a}", f"b={b}"]
+        self.kiln("call", "matmul", *once, "--out", f"c={self.path('c1.npy')}")
+        self.kiln("call", *together, "matmul", "--out", f"c={self.path('c2.npy')}")
+        self.assertEqual(self.read("c1.npy"), self.read("c2.npy"))
+        self.assertEqual(*(self.kiln("dump", f"block{c}sparse{c}attention", "--after",
+                                     f"lower{c}selected", "--set", f"dim{c}v=32") for c in "-_"))
+        text = self.kiln("dump", "row-softmax")
+        with open(self.path("k.tile"), "w") as file:
+            file.write(text)
+        self.assertEqual(*(self.kiln("opt", self.path("k.tile"), f"--passes=dead{c}code,unroll")
+                           for c in "-_"))
 
 
 class Run(KilnTest):
@@ -354,8 +424,11 @@ class Run(KilnTest):
     def test_mistakes(self):
         for args in (["--topk", "1", "--density", "0.5"], ["--density", "2"], ["--seq", "-1"],
                      ["--dtype", "f64"], ["--heads_kv", "3"], ["--set", "dim=64"], ["--form", "x"],
-                     ["--in", "q=q.npy"], ["--dim", "20"]):
+                     ["--in", "q=q.npy"], ["--dim", "20"], ["--form", "lists"], ["--force-first"],
+                     ["--density", "0.5", "--use-dense-for-last-block"]):
             self.run_attention(*args, fails=True)
+        self.expect_error("--seq: expected a whole number from 0 on, got '-1'", "run",
+                          "block_sparse_attention", "--seq", "-1")
         self.expect_error("kiln call matmul", "run", "matmul")
         self.expect_error("cannot open", "run", self.path("absent.tile"))
         self.expect_error("takes its inputs from --in", "run", self.path("absent.tile"), "--heads=1")
@@ -368,8 +441,12 @@ class Information(KilnTest):
         self.assertIn("interpreter", self.kiln("devices"))
         for command in ("", "run", "attend", "call", "dump", "opt", "cache", "list"):
             self.assertIn("--help", self.kiln(*command.split(), "--help"))
-        self.kiln(fails=True)
-        self.kiln("nonsense", fails=True)
+        self.assertIn("mask         input: bool [batch, heads, rows, cols]", self.kiln("list"))
+        for command in ("", "nonsense", "run", "cache", "cache nonsense", "attend --dense",
+                        "list --nonsense"):
+            run = subprocess.run([KILN, *command.split()], capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stdout), (2, ""), command)
+            self.assertIn("--help", run.stderr)
 
     def test_cache(self):
         x = self.save("x.npy", self.normal(3, 3, dtype=np.float32))

@@ -128,6 +128,9 @@ void write(const std::string& path, Array& array, size_t rank_dropped) {
 
 void attend(const AttendOptions& options) {
   Device& where = device(options.device);
+  NamedTexts outputs = {{"--out", options.out}};
+  if (!options.lse.empty()) outputs["--lse"] = options.lse;
+  check_output_paths(outputs);
   Files files = load(options);
   AttentionConfig config = config_for(options, files);
   Array o(config.dtype,
@@ -206,8 +209,11 @@ void add_attend(CLI::App& app) {
                                          "score of each block, for --topk and --threshold")
                             ->type_name("FILE");
   scores->excludes("--mask")->excludes("--dense");
-  command->add_flag("--use-dense-for-last-block", options->dense_last,
-                    "the last two block rows see everything (--topk, --threshold)");
+  command
+      ->add_flag("--use-dense-for-last-block", options->dense_last,
+                 "the last two block rows see everything (--topk, --threshold)")
+      ->excludes("--mask")
+      ->excludes("--dense");
   command->add_option("--block", options->block, "edge of a block: 16 to 128, a multiple of 16")
       ->default_str("64")
       ->type_name("B");

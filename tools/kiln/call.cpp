@@ -14,7 +14,7 @@ struct CallOptions {
 };
 
 void call(const CallOptions& options) {
-  const KernelEntry& entry = kernel_named(options.kernel);
+  const KernelEntry& entry = kernel_named(underscored(options.kernel));
   Settings settings = split_settings(entry, named("--set", options.set));
   Options chosen = entry.with_defaults(settings.options);
   Kernel kernel = entry.build(chosen);
@@ -31,9 +31,7 @@ void call(const CallOptions& options) {
 void add_call(CLI::App& app) {
   auto options = std::make_shared<CallOptions>();
   CLI::App* command = app.add_subcommand("call", "run a library kernel on .npy files");
-  command
-      ->add_option("kernel", options->kernel, "its name; `kiln list` shows all with their options")
-      ->required();
+  command->add_option("kernel", options->kernel, "its name; `kiln list` shows all")->required();
   command->add_option("--set", options->set, "an option, dim or param of the kernel")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
@@ -45,7 +43,8 @@ void add_call(CLI::App& app) {
       ->allow_extra_args(false);
   add_device_option(*command, options->device);
   command->footer(
-      "Extents come from the inputs; `scale` of attention is 1/sqrt(dim) unless set.\n"
+      "`kiln list` tells each kernel's options, inputs and outputs. Extents come from the inputs;\n"
+      "`scale` of attention is 1/sqrt(dim) unless set.\n"
       "  kiln call matmul --in a=a.npy --in b=b.npy --set dtype=f32 --out c=c.npy");
   command->callback([options] { call(*options); });
 }

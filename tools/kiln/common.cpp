@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include "ir/error.h"
 #include "ir/parse.h"
@@ -14,14 +17,20 @@
 
 namespace kiln::cli {
 
+std::string underscored(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 NamedTexts named(const char* option, const std::vector<std::string>& texts) {
   NamedTexts out;
   for (const std::string& text : texts) {
     size_t equals = text.find('=');
     if (equals == text.npos || equals == 0)
       throw UserError(fmt::format("{}: expected name=value, got '{}'", option, text));
-    if (!out.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
-      throw UserError(fmt::format("{}: '{}' twice", option, text.substr(0, equals)));
+    std::string name = underscored(text.substr(0, equals));
+    if (!out.emplace(name, text.substr(equals + 1)).second)
+      throw UserError(fmt::format("{}: '{}' twice", option, name));
   }
   return out;
 }
@@ -33,7 +42,26 @@ void add_device_option(CLI::App& command, std::string& name) {
 }
 
 CLI::Validator not_negative() {
-  return CLI::Validator(CLI::NonNegativeNumber).description("");
+  return CLI::Validator(
+      [](std::string& text) {
+        bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+        return digits ? "" : "expected a whole number from 0 on, got '" + text + "'";
+      },
+      "");
+}
+
+void check_output_paths(const NamedTexts& paths) {
+  std::map<std::string, std::string> files;  // to what writes them
+  for (const auto& [what, path] : paths) {
+    require_writable(path);
+    std::error_code none;
+    if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none))
+      continue;
+    auto [it, fresh] = files.emplace(std::filesystem::weakly_canonical(path, none).string(), what);
+    if (!fresh)
+      throw UserError(
+          fmt::format("{}: {} and {} are to be written to one file", path, it->second, what));
+  }
 }
 
 bool is_tile_file(const std::string& target) {

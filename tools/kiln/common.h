@@ -17,13 +17,20 @@ namespace kiln::cli {
 
 using NamedTexts = std::map<std::string, std::string>;
 
+// Names of the library and of kernels have no '-': wherever one is given, '-' stands for '_'.
+std::string underscored(std::string name);
+
 // "name=value" texts to a map. UserError on a text without a name or `=`, or a name twice.
 NamedTexts named(const char* option, const std::vector<std::string>& texts);
 
 // Adds --device; `name` keeps its value.
 void add_device_option(CLI::App& command, std::string& name);
 
-// A number that is not negative; unlike CLI11's, without noise in --help.
+// UserError if one cannot be written, or if two (by option) are the same file: said before the
+// work.
+void check_output_paths(const NamedTexts& paths);
+
+// A whole number that is not negative.
 CLI::Validator not_negative();
 
 // A .tile file (by its ending), or a library kernel with options.

@@ -1,6 +1,8 @@
 // kiln dump and kiln opt: what the compiler makes of a kernel.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -24,35 +26,38 @@ struct DumpOptions {
 Kernel target_kernel(const DumpOptions& options) {
   NamedTexts settings = named("--set", options.set);
   if (!is_tile_file(options.target)) {
-    const KernelEntry& entry = kernel_named(options.target);
+    const KernelEntry& entry = kernel_named(underscored(options.target));
     return canonical(entry.build(entry.with_defaults(settings)));
   }
   if (!settings.empty()) throw UserError("--set: a .tile file has no options");
   return canonical(load_tile(options.target));
 }
 
+// The host's passes in order, those that run again once.
+std::vector<std::string> pipeline_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : pipeline_for(Tier::Host))
+    if (std::find(names.begin(), names.end(), pass.name) == names.end())
+      names.emplace_back(pass.name);
+  return names;
+}
+
 // The kernel after the named pass (its last run), or after all if the name is empty.
 Kernel lowered(Kernel kernel, const DumpOptions& options) {
   const std::vector<Pass>& passes = pipeline_for(Tier::Host);
-  if (!options.after.empty()) {
-    bool known = false;
-    std::string names;
-    for (const Pass& pass : passes) {
-      known |= pass.name == options.after;
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", pass.name);
-    }
-    if (!known)
-      throw UserError(fmt::format("--after: the pipeline has no pass '{}'", options.after),
-                      "one of " + names);
-  }
+  std::vector<std::string> names = pipeline_names();
+  std::string after = underscored(options.after);
+  if (!after.empty() && std::find(names.begin(), names.end(), after) == names.end())
+    throw UserError(fmt::format("--after: the pipeline has no pass '{}'", after),
+                    fmt::format("one of {}", fmt::join(names, ", ")));
   Kernel found;
   run_passes(kernel, passes, {.after_each = [&](const PassRun& run, const Kernel& now) {
                if (options.time)
                  fmt::print(stderr, "{:24} {:8.3f} ms{}\n", run.name, run.milliseconds,
                             run.changed ? "" : "  unchanged");
-               if (run.name == options.after) found = now;
+               if (run.name == after) found = now;
              }});
-  return options.after.empty() ? kernel : found;
+  return after.empty() ? kernel : found;
 }
 
 void dump(const DumpOptions& options) {
@@ -77,7 +82,7 @@ struct OptOptions {
 void opt(const OptOptions& options) {
   Kernel kernel = load_tile(options.file);
   std::vector<Pass> passes;
-  for (const std::string& name : options.passes) passes.push_back(pass_named(name));
+  for (const std::string& name : options.passes) passes.push_back(pass_named(underscored(name)));
   run_passes(kernel, passes, {.verify_each = true});
   fmt::print("{}", print(kernel, {.locations = options.locations}));
 }
@@ -100,6 +105,11 @@ void add_dump(CLI::App& app) {
   what->require_option(0, 1);
   command->add_flag("--locations", options->locations, "with the source line of each op");
   command->add_flag("--time", options->time, "the time of each pass, on stderr");
+  command->footer(
+      fmt::format("Passes of the host pipeline, in order: {}.\n"
+                  "  kiln dump block_sparse_attention --set dim=64 --tile > k.tile\n"
+                  "  kiln dump k.tile --after lower_selected",
+                  fmt::join(pipeline_names(), ", ")));
   command->callback([options] { dump(*options); });
 }
 

@@ -37,6 +37,7 @@ void check_outputs(const Signature& signature, const NamedTexts& paths) {
   for (const auto& [name, path] : paths)
     if (!tensor_named(signature, "--out", name).written())
       throw UserError(fmt::format("--out {}: it is an input", name), signature.text());
+  check_output_paths(paths);
 }
 
 }  // namespace
@@ -72,6 +73,7 @@ void run_on_files(const Kernel& kernel, const FileRun& files, Arguments argument
   }
   fmt::print(stderr, "note: {} ran on {} in {:.3g} ms\n", kernel.name, where.name(),
              milliseconds_since(start));
+  Progress progress("writing");
   for (const TensorInfo& tensor : signature.tensors()) {
     if (!tensor.written()) continue;
     auto path = files.outputs.find(tensor.name);

@@ -6,18 +6,28 @@
 #include "ir/error.h"
 #include "kernels/registry.h"
 #include "runtime/cache.h"
+#include "runtime/cuda_context.h"
 #include "runtime/device.h"
+#include "runtime/signature.h"
 #include "tools/kiln/commands.h"
 
 namespace kiln::cli {
 namespace {
 
+// Options, then what a call binds; shapes and dtypes are those of the default options.
 void list() {
   for (const KernelEntry& entry : kernel_registry()) {
-    fmt::print("{}\n    {}\n", entry.name, entry.summary);
+    fmt::print("{}\n    {}\n  options\n", entry.name, entry.summary);
     for (const OptionInfo& option : entry.options)
       fmt::print("    {:12} {} ({}), default {}\n", option.name, option.doc, option.legal,
                  option.default_value);
+    fmt::print("  arguments, with these defaults\n");
+    Signature signature(std::make_shared<const Kernel>(entry.build(entry.with_defaults({}))));
+    for (const TensorInfo& tensor : signature.tensors())
+      fmt::print("    {:12} {}: {}\n", tensor.name, tensor.written() ? "output" : "input",
+                 tensor.text());
+    for (const ParamInfo& param : signature.params())
+      fmt::print("    {:12} param: {}\n", param.name, name(param.dtype));
   }
 }
 
@@ -25,6 +35,16 @@ void devices() {
   for (std::string_view name : device_names()) {
     Device& found = device(name);
     fmt::print("{:12} {}\n", found.name(), found.description());
+  }
+  try {
+    for (int i = 0; i < cuda::device_count(); ++i) {
+      const cuda::DeviceProperties gpu = cuda::device_properties(i);
+      fmt::print("gpu {:<8} {}, driver CUDA {} ({})\n", i, gpu.text(),
+                 cuda::version_text(cuda::api().driver_version),
+                 gpu.usable() ? "found; no code is made for it yet" : "too old");
+    }
+  } catch (const DeviceError& error) {
+    fmt::print(stderr, "note: no GPU: {}\n", error.message());
   }
 }
 
@@ -40,7 +60,7 @@ void cache_information() {
 }  // namespace
 
 void add_list(CLI::App& app) {
-  app.add_subcommand("list", "the library's kernels and their options")->callback(list);
+  app.add_subcommand("list", "the library's kernels, their options and arguments")->callback(list);
 }
 
 void add_devices(CLI::App& app) {

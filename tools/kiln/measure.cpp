@@ -42,7 +42,9 @@ AttentionConfig config_for(const MeasureOptions& options) {
       {"dim_v", std::to_string(options.dim_v.value_or(options.dim))},
       {"block_m", std::to_string(options.block)},
       {"block_n", std::to_string(options.block)},
-      {"form", is_dense(options) ? "dense" : options.form},
+      {"form", is_dense(options)      ? "dense"
+               : options.form.empty() ? "mask"
+                                      : options.form},
       {"causal", options.causal ? "true" : "false"}};
   for (const auto& [name, value] : options.settings) {
     if (given.contains(name))
@@ -51,6 +53,17 @@ AttentionConfig config_for(const MeasureOptions& options) {
     given[name] = value;
   }
   return attention_config(kernel_named("block_sparse_attention").with_defaults(given));
+}
+
+// Options that would otherwise be passed over in silence.
+void check_options(const MeasureOptions& options) {
+  bool scored = options.top_k || options.threshold;
+  for (auto [given, option] : {std::pair(options.force_first, "--force-first"),
+                               std::pair(options.dense_last, "--use-dense-for-last-block")})
+    if (given && !scored)
+      throw UserError(fmt::format("{}: it needs scores: --topk or --threshold", option));
+  if (!options.form.empty() && is_dense(options))
+    throw UserError("--form: no blocks are selected", "--topk, --threshold or --density");
 }
 
 Array choose_blocks(const MeasureOptions& options, const BlockGrid& grid) {
@@ -191,6 +204,7 @@ double rate(double flops, double milliseconds) {
 }  // namespace
 
 void measure_attention(const MeasureOptions& options) {
+  check_options(options);
   Device& where = device(options.device);
   Problem problem = make_problem(options);
   check(problem.config, problem.args);
@@ -199,6 +213,7 @@ void measure_attention(const MeasureOptions& options) {
   fmt::print("problem  {}, seed {}\n", describe(options, problem.config), options.seed);
   fmt::print("density  {} of {} visible blocks ({:.1f} %)\n", work.blocks.selected,
              work.blocks.visible, 100 * work.blocks.density());
+  std::fflush(stdout);
   Timing timing = measure(where, problem, "the kernel");
   fmt::print("time     {:.3f} ms, median of {}\n", timing.milliseconds, timing.runs);
   fmt::print("speed    {:.1f} GFLOP/s of {:.3f} GFLOP\n", rate(work.flops, timing.milliseconds),

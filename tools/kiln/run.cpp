@@ -38,11 +38,10 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
     run_tile(options);
     return;
   }
-  kernel_named(options.target);
-  if (options.target != "block_sparse_attention")
-    throw UserError(
-        fmt::format("{}: kiln run makes inputs for block_sparse_attention only", options.target),
-        fmt::format("kiln call {} --in …", options.target));
+  const std::string& name = kernel_named(underscored(options.target)).name;
+  if (name != "block_sparse_attention")
+    throw UserError(fmt::format("{}: kiln run makes inputs for block_sparse_attention only", name),
+                    fmt::format("kiln call {} --in …", name));
   if (files.count_all() > 0)
     throw UserError("--in, --out: kiln run makes its own inputs",
                     "kiln call or kiln attend run on files");
@@ -72,12 +71,11 @@ void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
   size("--block", measure.block, "edge of a block: 16 to 128, a multiple of 16");
   auto word = [&](const char* name, std::string& value, const char* doc,
                   std::vector<std::string> words) {
-    group.add_option(name, value, doc)
-        ->capture_default_str()
+    return group.add_option(name, value, doc)
         ->type_name("WORD")
-        ->check(CLI::IsMember(std::move(words)).description(""));
+        ->transform(CLI::IsMember(std::move(words), underscored).description(""));
   };
-  word("--dtype", measure.dtype, "f16, bf16 or f32", {"f16", "bf16", "f32"});
+  word("--dtype", measure.dtype, "f16, bf16 or f32", {"f16", "bf16", "f32"})->capture_default_str();
   group.add_flag("--causal", measure.causal, "no query sees later keys (bottom-right)");
   group.add_option("--scale", measure.scale, "of q·k before the softmax; 1/sqrt(dim) if not given");
   CLI::Option_group* which =
@@ -89,7 +87,7 @@ void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
       ->type_name("T");
   which
       ->add_option("--density", measure.density,
-                   "this fraction of the visible blocks at random, the diagonal among them")
+                   "this fraction of the visible blocks at random, the diagonal always")
       ->type_name("F")
       ->check(CLI::Range(0.0, 1.0).description(""));
   which->require_option(0, 1);
@@ -97,8 +95,9 @@ void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
                  "adds 100 to the scores of block column 0 (--topk, --threshold)");
   group.add_flag("--use-dense-for-last-block", measure.dense_last,
                  "the last two block rows see everything (--topk, --threshold)");
-  word("--form", measure.form, "how the kernel is told: mask, mask_i8 or lists",
-       {"mask", "mask_i8", "lists"});
+  word("--form", measure.form, "how the kernel is told the blocks: mask, mask_i8 or lists",
+       {"mask", "mask_i8", "lists"})
+      ->default_str("mask");
   group.add_option("--seed", measure.seed, "of the random inputs")->capture_default_str();
   group.add_flag("--check", measure.check,
                  "compare with float64; rows are sampled if there are many");

@@ -1,10 +1,12 @@
 #include "tools/npy/file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "ir/error.h"
@@ -12,16 +14,28 @@
 namespace kiln {
 namespace {
 
+namespace fs = std::filesystem;
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+File open(const std::string& path, const char* mode) {
+  return File(std::fopen(path.c_str(), mode), std::fclose);
+}
 
 [[noreturn]] void fail(const std::string& path, const char* what) {
   throw UserError(fmt::format("{}: cannot {}: {}", path, what, std::strerror(errno)));
 }
 
+// Closes the file; false, with errno, if not all of it is written.
+bool write_parts(File file, std::initializer_list<std::string_view> parts) {
+  for (std::string_view part : parts)
+    if (std::fwrite(part.data(), 1, part.size(), file.get()) != part.size()) return false;
+  return std::fclose(file.release()) == 0;
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path) {
-  File file(std::fopen(path.c_str(), "rb"), std::fclose);
+  File file = open(path, "rb");
   if (!file) fail(path, "open");
   std::string bytes;
   constexpr size_t kStep = 1 << 20;
@@ -36,11 +50,39 @@ std::string read_file(const std::string& path) {
 }
 
 void write_file(const std::string& path, std::initializer_list<std::string_view> parts) {
-  File file(std::fopen(path.c_str(), "wb"), std::fclose);
+  std::error_code none;
+  fs::file_status status = fs::status(path, none);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    File file = open(path, "wb");
+    if (!file || !write_parts(std::move(file), parts)) fail(path, "write");
+    return;
+  }
+  require_writable(path);
+  // Behind a symbolic link, so that the link stays one.
+  std::string target = fs::exists(status) ? fs::canonical(path, none).string() : path;
+  std::string temporary = fmt::format("{}.{}.tmp", target, getpid());
+  File file = open(temporary, "wbx");
   if (!file) fail(path, "write");
-  for (std::string_view part : parts)
-    if (std::fwrite(part.data(), 1, part.size(), file.get()) != part.size()) fail(path, "write");
-  if (std::fclose(file.release()) != 0) fail(path, "write");
+  bool written = write_parts(std::move(file), parts);
+  if (written && fs::exists(status)) fs::permissions(temporary, status.permissions(), none);
+  if (!written || std::rename(temporary.c_str(), target.c_str()) != 0) {
+    int reason = errno;
+    unlink(temporary.c_str());
+    errno = reason;
+    fail(path, "write");
+  }
+}
+
+void require_writable(const std::string& path) {
+  std::error_code none;
+  std::string folder = fs::path(path).parent_path().string();
+  if (fs::is_directory(path, none)) {
+    errno = EISDIR;
+    fail(path, "write");
+  }
+  bool good = fs::exists(path, none) ? access(path.c_str(), W_OK) == 0
+                                     : access(folder.empty() ? "." : folder.c_str(), W_OK) == 0;
+  if (!good) fail(path, "write");
 }
 
 }  // namespace kiln

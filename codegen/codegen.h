@@ -1,0 +1,5 @@
+// Code generators.
+#pragma once
+
+#include "codegen/abi.h"
+#include "codegen/host.h"

@@ -1,0 +1,87 @@
+#include "ir/layout/shared.h"
+
+#include <fmt/format.h>
+
+#include "ir/error.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kChunk = 16;  // bytes that move together
+constexpr int64_t kRows = 8;    // of a swizzle pattern
+
+void check_panel(int panel) {
+  if (panel != 128 && panel != 64 && panel != 32)
+    throw InternalError(fmt::format("shared layout: panels of {} bytes", panel));
+}
+
+// Repeats by Offset along the axes before the last `inner` ones, the later ones faster.
+Layout repeat_leading(Layout layout, const Coordinate& shape, size_t inner) {
+  for (size_t axis = shape.size() - inner; axis-- > 0;)
+    layout = layout.repeat(Resource::Offset, shape[axis], static_cast<int>(axis));
+  return layout;
+}
+
+}  // namespace
+
+Layout row_major(const Coordinate& shape, int64_t pitch) {
+  if (shape.empty()) return Layout(0);
+  const int last = static_cast<int>(shape.size()) - 1;
+  const Layout row = Layout(last + 1).repeat(Resource::Offset, shape.back(), last);
+  return repeat_leading(row.with_pitch(pitch), shape, 1);
+}
+
+Layout row_major(const Coordinate& shape) {
+  return row_major(shape, shape.empty() ? 1 : shape.back());
+}
+
+int64_t padded_pitch(int64_t columns, int bytes) {
+  int64_t chunks = (columns * bytes + kChunk - 1) / kChunk;
+  if (chunks % 2 == 0) ++chunks;
+  return chunks * kChunk / bytes;
+}
+
+int panel_bytes(int64_t columns, int bytes) {
+  for (const int panel : {128, 64, 32})
+    if (columns * bytes % panel == 0) return panel;
+  return 0;
+}
+
+int64_t swizzle_alignment(int panel) {
+  check_panel(panel);
+  return kRows * panel;
+}
+
+int64_t swizzle_address(int64_t address, int panel) {
+  check_panel(panel);
+  return address ^ ((address / 128) % (panel / kChunk)) * kChunk;
+}
+
+Layout swizzled(const Coordinate& shape, int bytes, int panel) {
+  check_panel(panel);
+  if (shape.size() < 2) throw InternalError("shared layout: a swizzled tile has rows and columns");
+  const size_t rank = shape.size();
+  const int rows = static_cast<int>(rank) - 2, columns = rows + 1;
+  Atom atom;
+  for (int64_t address = bytes; address < kRows * panel; address *= 2) {
+    const int64_t linear = swizzle_address(address, panel);
+    Coordinate image(rank, 0);
+    image[rank - 2] = linear / panel;
+    image[rank - 1] = linear % panel / bytes;
+    atom[Resource::Offset].push_back(std::move(image));
+  }
+  const int64_t width = panel / bytes;
+  const Layout tile = Layout(static_cast<int>(rank), std::move(atom))
+                          .repeat(Resource::Offset, (shape[rank - 2] + kRows - 1) / kRows, rows)
+                          .repeat(Resource::Offset, (shape[rank - 1] + width - 1) / width, columns);
+  return repeat_leading(tile, shape, 2).crop(shape);
+}
+
+Layout shared_tile(const Coordinate& shape, int bytes) {
+  if (shape.size() < 2) return row_major(shape);
+  const int panel = panel_bytes(shape.back(), bytes);
+  return panel ? swizzled(shape, bytes, panel)
+               : row_major(shape, padded_pitch(shape.back(), bytes));
+}
+
+}  // namespace kiln

@@ -1,0 +1,63 @@
+#include "runtime/cuda_launch.h"
+
+#include <fmt/format.h>
+
+#include "ir/error.h"
+#include "runtime/cuda_error.h"
+
+namespace kiln::cuda {
+namespace {
+
+constexpr int64_t kMaxGrid[3] = {0x7fffffff, 0xffff, 0xffff};  // of every device since sm_30
+
+std::string text(const LaunchShape& shape) {
+  return fmt::format("grid {}×{}×{}, block {}×{}×{}", shape.grid[0], shape.grid[1], shape.grid[2],
+                     shape.block[0], shape.block[1], shape.block[2]);
+}
+
+[[noreturn, gnu::cold]] void refuse_grid(const Function& function, const LaunchShape& shape) {
+  throw UserError(
+      fmt::format("kernel '{}' cannot be launched with {}: expected at most {}×{}×{} blocks",
+                  function.name(), text(shape), kMaxGrid[0], kMaxGrid[1], kMaxGrid[2]),
+      "put the largest extent of the launch first, or give each block more to do");
+}
+
+[[noreturn, gnu::cold]] void refuse(const Function& function, const LaunchShape& shape,
+                                    Result result, size_t params) {
+  const FunctionAttributes& attributes = function.attributes();
+  function.context().fail(
+      result, fmt::format("launching kernel '{}'", function.name()),
+      fmt::format(
+          "{}, {} threads a block at most, {} registers a thread, {} bytes of shared memory, "
+          "{} bytes of parameters",
+          text(shape), attributes.max_threads, attributes.registers,
+          function.dynamic_shared() + attributes.static_shared, params));
+}
+
+}  // namespace
+
+void launch(const Function& function, const LaunchShape& shape, CUstream stream,
+            std::span<const std::byte> params) {
+  const auto& [x, y, z] = shape.grid;
+  if (x == 0 || y == 0 || z == 0) return;
+  if (x < 0 || x > kMaxGrid[0] || y < 0 || y > kMaxGrid[1] || z < 0 || z > kMaxGrid[2])
+    refuse_grid(function, shape);
+  const Context& context = function.context();
+  Current current(context);
+  context.note_kernel(function.name());
+  // One packed buffer rather than an array of pointers to parameters: the caller has the bytes
+  // together anyway, and the driver copies them in one piece instead of walking a list of
+  // parameters whose sizes it must look up.
+  size_t bytes = params.size();
+  void* extra[] = {kParamBufferPointer, const_cast<std::byte*>(params.data()), kParamBufferSize,
+                   &bytes, kParamEnd};
+  const Result result = api().launch_kernel(
+      function.handle(), static_cast<unsigned>(x), static_cast<unsigned>(y),
+      static_cast<unsigned>(z), static_cast<unsigned>(shape.block[0]),
+      static_cast<unsigned>(shape.block[1]), static_cast<unsigned>(shape.block[2]),
+      static_cast<unsigned>(function.dynamic_shared()), stream, nullptr, extra);
+  if (result != Result::Success) [[unlikely]]
+    refuse(function, shape, result, bytes);
+}
+
+}  // namespace kiln::cuda

@@ -1,0 +1,138 @@
+// Statements on single elements.
+#include <algorithm>
+
+#include "tests/differential/body.h"
+
+namespace kiln::differential {
+
+Value Body::value_for(DType dtype, const std::vector<Leaf>& leaves) {
+  const DType in = random_.chance(70) ? dtype : F32;
+  const int depth = static_cast<int>(random_.between(1, 4));
+  Value value = expression(builder_, random_, leaves, in, depth, numbers_);
+  if (is_float(in) && numbers_ == Numbers::Small) value = clamped(builder_, value);
+  return builder_.cast(value, dtype);
+}
+
+std::vector<Leaf> Body::scalar_leaves() {
+  std::vector<Leaf> leaves;
+  for (Value scalar : scope_.scalars) leaves.push_back({{}, {}, scalar});
+  for (Value param : scope_.params) leaves.push_back({{}, {}, param});
+  for (const TileInfo& tile : scope_.tiles) {
+    const bool variable = tile.shape.empty();
+    if (!variable && (tile.space == Space::Fragment || !random_.chance(30))) continue;
+    Leaf leaf{tile.value, {}, {}};
+    for (int64_t extent : tile.shape) leaf.index.push_back(views_.traced(-1, extent));
+    leaves.push_back(std::move(leaf));
+  }
+  if (random_.chance(30)) {
+    const TensorInfo& tensor = random_.pick(scope_.tensors);
+    leaves.push_back({tensor.value, any_index(tensor.shape.size(), scope_.scalars), {}});
+  }
+  return leaves;
+}
+
+// `stored`: tiles that the loop writes, which are not read here.
+std::vector<Leaf> Body::element_leaves(Indices index, const std::vector<TileInfo>& stored) {
+  std::vector<Leaf> leaves;
+  for (Value i : index) leaves.push_back({{}, {}, i});
+  for (Value scalar : scope_.scalars) leaves.push_back({{}, {}, scalar});
+  for (Value param : scope_.params) leaves.push_back({{}, {}, param});
+  for (const TileInfo& source : scope_.tiles) {
+    if (std::any_of(stored.begin(), stored.end(),
+                    [&](const TileInfo& tile) { return tile.value == source.value; }))
+      continue;
+    if (source.space == Space::Shared && random_.chance(40)) {
+      leaves.push_back({source.value, any_index(source.shape.size(), index), {}});
+    } else if (auto place = owned_index(source, index)) {
+      leaves.push_back({source.value, *place, {}});
+    }
+  }
+  if (random_.chance(40)) {
+    const TensorInfo& tensor = random_.pick(scope_.tensors);
+    leaves.push_back({tensor.value, any_index(tensor.shape.size(), index), {}});
+  }
+  return leaves;
+}
+
+// As the law of fragments wants them: different indices of the loop, or 0 on an axis of extent 1.
+std::optional<std::vector<Value>> Body::owned_index(const TileInfo& source, Indices index) {
+  std::vector<Value> place, left(index.begin(), index.end());
+  const size_t skipped = left.size() > source.shape.size() ? left.size() - source.shape.size() : 0;
+  if (random_.chance(50))
+    left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(skipped));
+  for (int64_t extent : source.shape) {
+    if (extent == 1 && (left.empty() || random_.chance(50))) {
+      place.push_back(builder_.constant(I32, 0));
+      continue;
+    }
+    if (left.empty()) return std::nullopt;
+    const int64_t last = static_cast<int64_t>(left.size()) - 1;
+    auto at = left.begin() + (random_.chance(75) ? 0 : random_.between(0, last));
+    place.push_back(*at);
+    left.erase(at);
+  }
+  return place;
+}
+
+std::vector<Value> Body::any_index(size_t rank, Indices index) {
+  std::vector<Value> place;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const bool in_order = axis < index.size() && random_.chance(60);
+    Value i = in_order ? index[axis] : random_.pick(std::vector<Value>(index.begin(), index.end()));
+    if (random_.chance(30)) i = builder_.binary(OpCode::Add, i, views_.small(-2, 3));
+    if (random_.chance(10)) i = builder_.binary(OpCode::Mul, i, views_.small(-1, 3));
+    if (random_.chance(10)) i = random_.pick(scope_.scalars);
+    place.push_back(i);
+  }
+  return place;
+}
+
+// Different places for different indices: moved or mirrored.
+std::vector<Value> Body::injective_index(const TileInfo& target, Indices index) {
+  std::vector<Value> place;
+  for (size_t axis = 0; axis < index.size(); ++axis) {
+    Value from =
+        random_.chance(50) ? builder_.constant(I32, target.shape[axis] - 1) : views_.traced(-2, 3);
+    const OpCode code = random_.chance(50) ? OpCode::Add : OpCode::Sub;
+    place.push_back(builder_.binary(code, from, index[axis]));
+  }
+  return place;
+}
+
+void Body::elementwise(const std::vector<TileInfo>& targets) {
+  const TileInfo& tile = targets[0];
+  if (tile.shape.empty()) return builder_.store(scalar_value(tile.dtype), tile.value);
+  Shape extents = tile.shape;
+  if (targets.size() == 1 && tile.space == Space::Shared && random_.chance(25))
+    for (int64_t& extent : extents) extent = random_.between(1, extent + 2);
+  builder_.parallel(extents, [&](Indices index) {
+    std::vector<Leaf> leaves = element_leaves(index, targets);
+    std::vector<std::vector<Value>> places;
+    for (const TileInfo& target : targets) {
+      const bool elsewhere = target.space == Space::Shared && random_.chance(30);
+      places.emplace_back(index.begin(), index.end());
+      if (elsewhere) {
+        places.back() = injective_index(target, index);
+      } else {
+        leaves.push_back({target.value, places.back(), {}});
+      }
+    }
+    for (size_t i = 0; i < targets.size(); ++i) {
+      Value value = value_for(targets[i].dtype, leaves);
+      builder_.store(value, targets[i].value, places[i]);
+    }
+  });
+}
+
+void Body::elementwise(const TensorInfo& tensor, const std::vector<Value>& start,
+                       const Shape& extents) {
+  builder_.parallel(extents, [&](Indices index) {
+    std::vector<Value> place;
+    for (size_t axis = 0; axis < start.size(); ++axis)
+      place.push_back(builder_.binary(OpCode::Add, start[axis], index[axis]));
+    Value value = value_for(tensor.dtype, element_leaves(index, {}));
+    builder_.store(value, tensor.value, place);
+  });
+}
+
+}  // namespace kiln::differential
