@@ -16,20 +16,18 @@ struct TermUse {
   Term term;
   bool exclusive;             // combined by exclusive or, else by sum
   int64_t bits = 0;           // all bits that any thread sets
-  int64_t largest = 0;        // the largest value / divisor % extent
   int64_t largest_below = 0;  // the largest value % divisor
 
-  int64_t field(int64_t value) const { return value / term.divisor % term.extent; }
   void add_thread(int64_t t) {
     bits |= t;
-    largest = std::max(largest, field(t));
     largest_below = std::max(largest_below, t % term.divisor);
   }
   // The register's part of the axis is a constant c, the thread's t, the coordinate c + t. Is the
-  // term of c + t the term of c and the term of t combined?
+  // term of c + t the term of c and the term of t combined? It is if nothing carries into it; a
+  // carry out of it is one into the next term, and there is none out of the tile.
   bool splits(int64_t c) const {
     if (exclusive) return (c & bits & (term.divisor * term.extent - 1)) == 0;
-    return c % term.divisor + largest_below < term.divisor && field(c) + largest < term.extent;
+    return c % term.divisor + largest_below < term.divisor;
   }
 };
 

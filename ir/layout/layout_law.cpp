@@ -10,6 +10,8 @@
 namespace kiln {
 namespace {
 
+constexpr int64_t kMostPlaces = int64_t{1} << 40;
+
 size_t index_of(Resource resource) {
   return static_cast<size_t>(resource);
 }
@@ -25,8 +27,7 @@ bool by_resource(const Digit& a, const Digit& b) {
 // Moves the power-of-two factor of the first digit of a resource into the atom, when it is the
 // first digit of its axis too. True if it did.
 bool absorb(Digit& digit, Atom& atom, Coordinate& extents) {
-  if (digit.extent < 2 || digit.extent % 2 != 0 || digit.stride != size_of(atom[digit.resource]))
-    return false;
+  if (digit.extent % 2 != 0 || digit.stride != size_of(atom[digit.resource])) return false;
   Coordinate image(extents.size(), 0);
   if (digit.axis != kNoAxis) {
     int64_t& extent = extents[static_cast<size_t>(digit.axis)];
@@ -47,9 +48,28 @@ bool continues(const Digit& low, const Digit& high) {
          low.stride * low.extent == high.stride && low.axis_stride * low.extent == high.axis_stride;
 }
 
+// What must hold before any arithmetic on the parts: it neither overflows nor leaves the axes.
+void check_sizes(const Layout::Parts& parts) {
+  const auto rank = static_cast<int>(parts.shape.size());
+  int64_t places = 1;
+  const auto multiply = [&](int64_t count) {
+    if (count < 1 || count > kMostPlaces / places)
+      throw InternalError(fmt::format("layout: an extent of {}", count));
+    places *= count;
+  };
+  for (const Images& images : parts.atom.images)
+    for (size_t bit = 0; bit < images.size(); ++bit) multiply(2);
+  for (const Digit& digit : parts.digits) {
+    multiply(digit.extent);
+    if (digit.axis < kNoAxis || digit.axis >= rank)
+      throw InternalError(fmt::format("layout of rank {}: a digit of axis {}", rank, digit.axis));
+  }
+}
+
 }  // namespace
 
 void Layout::canonicalise() {
+  check_sizes(parts_);
   std::vector<Digit>& digits = parts_.digits;
   const auto erase_units = [&] {
     std::erase_if(digits, [](const Digit& digit) { return digit.extent == 1; });
@@ -86,7 +106,7 @@ void Layout::check() const {
   for (const Digit& digit : digits()) {
     int64_t& end = next[index_of(digit.resource)];
     const bool gaps = digit.resource == Resource::Offset;
-    if (digit.extent < 1 || (gaps ? digit.stride < end : digit.stride != end))
+    if (gaps ? digit.stride < end : digit.stride != end)
       fail(fmt::format("digits of {} overlap or leave a gap", name(digit.resource)));
     if (digit.resource == Resource::Lane) fail("lanes repeat only by powers of two");
     end = digit.stride * digit.extent;
@@ -103,7 +123,6 @@ void Layout::check() const {
   Coordinate covered = atom_extents_;
   for (const Digit& digit : sorted) {
     if (digit.axis == kNoAxis) continue;
-    if (digit.axis < 0 || digit.axis >= rank()) fail("a digit has no such axis");
     int64_t& end = covered[static_cast<size_t>(digit.axis)];
     if (digit.axis_stride != end) fail(fmt::format("digits of axis {} do not tile it", digit.axis));
     end *= digit.extent;

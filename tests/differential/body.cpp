@@ -131,7 +131,7 @@ void Body::scalar_store() {
   const TileInfo tile = random_.pick(scope_.tiles);
   if (tile.space == Space::Fragment && !tile.shape.empty()) return;
   std::vector<Value> index;
-  for (int64_t extent : tile.shape) index.push_back(views_.traced(-1, extent));
+  for (int64_t extent : tile.shape) index.push_back(views_.near(-1, extent));
   builder_.store(scalar_value(tile.dtype), tile.value, index);
 }
 
@@ -151,7 +151,8 @@ void Body::gemm_into(const TileInfo& c, bool clear) {
   const DType dtype = c.dtype == I32   ? random_.pick({I8, U8})
                       : c.dtype == F64 ? F64
                                        : random_.pick({F16, BF16, F32, E4M3, E5M2});
-  const int64_t m = c.shape[c.shape.size() - 2], n = c.shape.back(), k = shape(2)[0];
+  const int64_t m = c.shape[c.shape.size() - 2], n = c.shape.back();
+  const int64_t k = random_.chance(5) ? random_.between(256, 300) : shape(2)[0];
   const bool transpose_a = random_.chance(25), transpose_b = random_.chance(40);
   Value a = gemm_operand(dtype, transpose_a ? k : m, transpose_a ? m : k);
   Value b = gemm_operand(dtype, transpose_b ? n : k, transpose_b ? k : n);
@@ -262,7 +263,7 @@ Value Body::selected_row(bool is_list) {
     Value value = tensor.value;
     for (int i = 0, n = static_cast<int>(random_.between(1, 3)); i < n; ++i) {
       const int64_t rows = i + 1 == n ? 1 : kDynamic;
-      Value row = random_.chance(70) ? scope_.scalars[0] : views_.traced(-1, 2);
+      Value row = random_.chance(70) ? scope_.scalars[0] : views_.near(-1, 2);
       Value column = views_.traced(0, random_.chance(50) ? 0 : 2);
       const int64_t length = i > 0 || random_.chance(30) ? kDynamic : int64_t{kMaxTrips};
       value = builder_.slice(value, {row, column}, {rows, length});

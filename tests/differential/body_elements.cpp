@@ -21,7 +21,7 @@ std::vector<Leaf> Body::scalar_leaves() {
     const bool variable = tile.shape.empty();
     if (!variable && (tile.space == Space::Fragment || !random_.chance(30))) continue;
     Leaf leaf{tile.value, {}, {}};
-    for (int64_t extent : tile.shape) leaf.index.push_back(views_.traced(-1, extent));
+    for (int64_t extent : tile.shape) leaf.index.push_back(views_.near(-1, extent));
     leaves.push_back(std::move(leaf));
   }
   if (random_.chance(30)) {
@@ -81,7 +81,7 @@ std::vector<Value> Body::any_index(size_t rank, Indices index) {
     Value i = in_order ? index[axis] : random_.pick(std::vector<Value>(index.begin(), index.end()));
     if (random_.chance(30)) i = builder_.binary(OpCode::Add, i, views_.small(-2, 3));
     if (random_.chance(10)) i = builder_.binary(OpCode::Mul, i, views_.small(-1, 3));
-    if (random_.chance(10)) i = random_.pick(scope_.scalars);
+    if (random_.chance(20)) i = views_.near(-1, 8);
     place.push_back(i);
   }
   return place;
@@ -92,7 +92,7 @@ std::vector<Value> Body::injective_index(const TileInfo& target, Indices index) 
   std::vector<Value> place;
   for (size_t axis = 0; axis < index.size(); ++axis) {
     Value from =
-        random_.chance(50) ? builder_.constant(I32, target.shape[axis] - 1) : views_.traced(-2, 3);
+        random_.chance(50) ? builder_.constant(I32, target.shape[axis] - 1) : views_.near(-2, 3);
     const OpCode code = random_.chance(50) ? OpCode::Add : OpCode::Sub;
     place.push_back(builder_.binary(code, from, index[axis]));
   }

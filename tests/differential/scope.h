@@ -54,6 +54,7 @@ class Views {
     return builder_.constant(I32, random_.between(low, high));
   }
   Value traced(int64_t low, int64_t high);  // a number between them that depends on a scalar
+  Value near(int64_t low, int64_t high);    // likewise, or a scalar, moved a little
 
   // A part of a tile of at most its extents; the tile itself, sometimes.
   Part of(const TileInfo& tile, bool may_stick_out);

@@ -9,8 +9,15 @@ Value Views::traced(int64_t low, int64_t high) {
   return builder_.binary(OpCode::Add, offset, builder_.constant(I32, low));
 }
 
+Value Views::near(int64_t low, int64_t high) {
+  if (random_.chance(50)) return traced(low, high);
+  Value scalar = random_.chance(50) ? scope_.scalars.back() : random_.pick(scope_.scalars);
+  if (random_.chance(30)) return scalar;
+  return builder_.binary(OpCode::Add, scalar, small(-3, 3));
+}
+
 Value Views::index(int64_t extent, int64_t size, bool may_stick_out) {
-  if (may_stick_out && random_.chance(50)) return traced(-2, std::max<int64_t>(2, extent - size));
+  if (may_stick_out && random_.chance(50)) return near(-2, std::max<int64_t>(2, extent - size));
   return small(0, extent - size);
 }
 

@@ -96,6 +96,12 @@ TEST_CASE("conversion: an accumulator is the next gemm's 16-bit operand A, at no
   const Conversion k8 =
       check(mma_accumulator(64, 40, {4, 1, 1}), mma_operand_a(64, 40, kMma16BitK8, {4, 1, 1}), 2);
   CHECK(k8.kind == Kind::Identical);
+  // Copies: each warp has its own, as the other has.
+  const Conversion copies =
+      check(mma_accumulator(32, 48, {2, 1, 2}), mma_operand_a(32, 48, kMma16BitK16, {2, 1, 2}), 2);
+  CHECK(copies.kind == Kind::Identical);
+  CHECK(check(mma_accumulator(32, 24, {2, 1, 2}), mma_operand_a(32, 24, kMma16BitK16, {2, 1, 2}), 2)
+            .kind == Kind::Registers);
   const Conversion padded =
       check(mma_accumulator(64, 24, {4, 1, 1}), mma_operand_a(64, 24, kMma16BitK16, {4, 1, 1}), 2);
   CHECK(padded.kind == Kind::Registers);

@@ -160,4 +160,8 @@ TEST_CASE("matrix move: what ldmatrix cannot do has no plan") {
   CHECK_FALSE(plan_matrix_move(mma_operand_a(8, 64, kMma16BitK16, {}), swizzled({8, 64}, 2, 128),
                                2));  // rows beyond the tile
   CHECK_FALSE(plan_matrix_move(tile, tile, 2));
+  Atom twisted;  // odd rows begin two columns later
+  twisted[Resource::Reg] = {{0, 1}};
+  twisted[Resource::Lane] = {{0, 2}, {0, 4}, {1, 2}, {2, 0}, {4, 0}};
+  CHECK_FALSE(plan_matrix_move(Layout(2, twisted), row_major({8, 8}), 2));
 }

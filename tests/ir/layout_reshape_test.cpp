@@ -23,7 +23,12 @@ std::vector<Layout> fragments() {
           blocked({64, 80}, 4, 2),
           blocked({5, 7}, 3, 4),
           blocked({4, 6, 10}, 2, 4),
-          replicated({3, 5}, 2)};
+          replicated({3, 5}, 2),
+          Layout(2)
+              .repeat(Resource::Reg, 2, kNoAxis)
+              .repeat(Resource::Reg, 3, 1)
+              .repeat(Resource::Reg, 3, kNoAxis)
+              .repeat(Resource::Lane, 32, 0)};
 }
 
 Coordinate without(Coordinate c, int axis) {

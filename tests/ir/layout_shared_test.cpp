@@ -151,6 +151,21 @@ TEST_CASE("access: a thread's registers are constants away from its first") {
     }
   // A part of a tile: 48 of 64 columns, whose k-steps change bits of the swizzle.
   check(mma_operand_a(64, 48, kMma16BitK16, {4, 1, 1}), swizzled({64, 64}, 2, 128), true);
+  // Warps 24 columns apart, registers 8 apart: the sum carries into bits that the swizzle moves.
+  check(mma_accumulator(64, 48, {2, 2, 1}), swizzled({64, 64}, 2, 128), false);
+  // A gap after each pattern: what is added has bits that the swizzle flips.
+  check(mma_operand_a(32, 64, kMma16BitK16, {2, 1, 1}),
+        swizzled({8, 64}, 2, 128).with_pitch(576).repeat(Resource::Offset, 4, 0), false);
+  // Columns in threes between the rows: 1 and 2 carry.
+  check(Layout(2)
+            .repeat(Resource::Reg, 2, 1)
+            .repeat(Resource::Lane, 2, 1)
+            .repeat(Resource::Reg, 2, 0),
+        Layout(2)
+            .repeat(Resource::Offset, 3, 1)
+            .repeat(Resource::Offset, 2, 0)
+            .repeat(Resource::Offset, 4, 1),
+        false);
   // Padding beyond the shared tile.
   check(mma_operand_a(8, 64, kMma16BitK16, {1, 1, 1}), swizzled({8, 64}, 2, 128), false);
 }
