@@ -76,8 +76,8 @@ part "style" style
 part "build" build release
 part "tests" run_ctest $release -LE 'differential|nocompile|performance'
 part "programs that must not compile" run_ctest $release -L nocompile
-part "ratios of speed" run_ctest $release -L performance
-part "interpreter against host, fuzzed" run_ctest $release -L differential
+part "ratios of speed" run_ctest $release -L performance -V
+part "interpreter against host, fuzzed" run_ctest $release -L differential -V
 if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
   export ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-22/bin/llvm-symbolizer UBSAN_OPTIONS=print_stacktrace=1
   part "build with sanitizers" build asan

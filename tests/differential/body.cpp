@@ -1,6 +1,7 @@
 #include "tests/differential/body.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace kiln::differential {
 
@@ -41,6 +42,8 @@ void Body::initialise(const TileInfo& tile) {
 void Body::fill(Value destination, DType dtype) {
   if (random_.chance(30)) {
     builder_.emit(OpCode::Fill, {scalar_value(dtype), destination});
+  } else if (numbers_ == Numbers::Any && is_float(dtype) && random_.chance(30)) {
+    builder_.fill(std::numeric_limits<double>::quiet_NaN(), destination);
   } else {
     builder_.fill(static_cast<double>(random_.between(0, dtype == Bool ? 1 : 3)), destination);
   }
@@ -209,7 +212,8 @@ Value Body::reduce_destination(DType dtype, const Shape& shape) {
     for (int64_t& extent : extents) extent += random_.between(0, 4);
   const Space space = random_.pick({Space::Fragment, Space::Fragment, Space::Shared});
   TileInfo tile = make_tile(space, dtype, extents, Range::Wild);
-  builder_.fill(1.0, tile.value);
+  fill(tile.value, dtype);
+  if (random_.chance(20)) elementwise({tile});
   scope_.tiles.push_back(tile);
   return views_.part(tile, shape, true);
 }
