@@ -99,7 +99,9 @@ std::string problem_of(const fs::path& directory, bool create) {
   }
   struct stat status;
   if (::stat(directory.c_str(), &status) != 0)
-    return errno == ENOENT ? "it does not exist" : std::strerror(errno);
+    return errno != ENOENT ? std::strerror(errno)
+           : create        ? "it cannot be made"
+                           : "it does not exist";
   if (!S_ISDIR(status.st_mode)) return "it is not a directory";
   if (status.st_uid != ::geteuid()) return "it belongs to another user";
   if (status.st_mode & S_IWOTH) return "every user may write to it";
@@ -213,9 +215,7 @@ void DiskCache::store(const std::string& key, std::string_view payload) const {
 
 CacheInfo DiskCache::info() const {
   CacheInfo info{directory_, "", 0, 0, limit_};
-  std::error_code ignored;
-  if (!fs::exists(directory_, ignored)) return info;  // the first store makes it
-  info.problem = problem_of(directory_, false);
+  info.problem = problem_of(directory_, true);  // makes it, as the first store would
   if (info.problem.empty() && ::access(directory_.c_str(), W_OK) != 0)
     info.problem = "it is read-only: entries are used, none is added";
   for (const Entry& entry : list(directory_)) {

@@ -290,6 +290,7 @@ int run(int argc, char** argv) {
 }  // namespace kiln::differential
 
 int main(int argc, char** argv) {
+  setenv("KILN_CACHE", "off", 0);  // no program comes twice
   try {
     return kiln::differential::run(argc, argv);
   } catch (const std::exception& error) {

@@ -151,7 +151,7 @@ TEST_CASE("a directory that cannot be used is no cache") {
   write_file(path, "a file");
   CHECK_FALSE(stores());
   CHECK(cache.info().problem == "it is not a directory");
-  CHECK(DiskCache(path / "below").info().problem.empty());
+  CHECK(DiskCache(path / "below").info().problem == "Not a directory");
   DiskCache(path / "below").store(kKey, kPayload);
   CHECK_FALSE(DiskCache(path / "below").load(kKey));
   fs::remove(path);
