@@ -25,7 +25,7 @@ export KILN_DUMP=$dump
 
 step "1. one head, 256 positions: the two best blocks of every row, block 0 always among them"
 "$kiln" run block_sparse_attention --batch 1 --heads 1 --seq 256 --dim 64 --block 64 \
-  --topk 2 --force-first --causal --check
+  --topk 2 --force-first --causal --check --compare-dense
 
 step "2. eight heads, 4096 positions: a quarter of the causal blocks, compared with dense attention"
 "$kiln" run block_sparse_attention --batch 1 --heads 8 --seq 4096 --dim 128 --block 128 \
