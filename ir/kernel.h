@@ -10,7 +10,7 @@
 namespace kiln {
 
 // Copying a kernel copies its arenas; handles stay valid in the copy. Ops that no region lists any
-// more stay in the arena until compact().
+// more stay in the arena, unseen by walks and text.
 class Kernel {
  public:
   std::string name;

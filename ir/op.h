@@ -73,7 +73,7 @@ const OpInfo& info(OpCode code);
 std::optional<OpCode> opcode_from_name(std::string_view name);
 const std::vector<OpInfo>& op_table();
 
-// Attributes in the order of the table; a value equal to its default is not stored.
+// Attributes by name. Those of an op hold no value that equals its default (Kernel::new_op).
 class Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;

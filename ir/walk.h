@@ -7,16 +7,18 @@
 
 namespace kiln {
 
-// Calls visit(OpId) for every op of the region and, inside out or outside in, of its regions.
+// Calls visit(OpId) for every op of the region and of its regions, an op before its regions. The
+// visitor may edit the lists of ops: each is read before its ops are visited.
 template <class Visit>
-void walk(const Kernel& kernel, RegionId region, Visit&& visit) {  // an op before its regions
+void walk(const Kernel& kernel, RegionId region, Visit&& visit) {
   for (OpId id : std::vector<OpId>(kernel.region(region).ops)) {
     visit(id);
     for (RegionId inner : std::vector<RegionId>(kernel.op(id).regions)) walk(kernel, inner, visit);
   }
 }
+// Calls visit(RegionId) for the region and all inside it, inner ones first.
 template <class Visit>
-void walk_regions(const Kernel& kernel, RegionId region, Visit&& visit) {  // inner regions first
+void walk_regions(const Kernel& kernel, RegionId region, Visit&& visit) {
   for (OpId id : std::vector<OpId>(kernel.region(region).ops))
     for (RegionId inner : std::vector<RegionId>(kernel.op(id).regions))
       walk_regions(kernel, inner, visit);
