@@ -200,6 +200,7 @@ Kernel canonical(const Kernel& kernel) {
   Scheduler scheduler(kernel);
   Kernel result(kernel.name);
   result.fast_math = kernel.fast_math;
+  result.target = kernel.target;
   ValueMap map;
   rebuild(kernel, scheduler, kernel.body, result, result.body, map);
   return result;

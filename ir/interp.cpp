@@ -145,7 +145,10 @@ void Interpreter::run_inst(const Inst& inst) {
     case OpCode::Slice: return run_slice(op);
     case OpCode::Load: return run_load(op);
     case OpCode::Store: return run_store(op);
-    case OpCode::Copy: return run_copy(*this, op);
+    case OpCode::Copy:
+    case OpCode::Convert: return run_copy(*this, op);
+    case OpCode::Barrier:  // a block is one thread here
+    case OpCode::WaitCopies: return;
     case OpCode::Fill: return run_fill(*this, op);
     case OpCode::Gemm: return run_gemm(*this, op);
     case OpCode::Reduce: return run_reduce(*this, op);

@@ -122,7 +122,8 @@ struct Reduction {
 
 void run_copy(const Interpreter& at, const Op& op) {
   const View& to = at.view(op.operands[1]);
-  Scalar pad = convert(Scalar::of_float(F64, op.real("pad")), at.dtype(op.operands[0]));
+  const double pad_value = op.code == OpCode::Copy ? op.real("pad") : 0;  // convert needs none
+  Scalar pad = convert(Scalar::of_float(F64, pad_value), at.dtype(op.operands[0]));
   std::vector<Scalar> values = gather(op, at.view(op.operands[0]), pad);
   convert_all(values, to.base->type.dtype);
   scatter(to, values);

@@ -15,6 +15,7 @@ class Kernel {
  public:
   std::string name;
   bool fast_math = false;  // arithmetic may be contracted and approximated (pass fast_math)
+  std::string target;      // the GPU a lowered kernel is for, "sm_90a"; empty before
   RegionId body;           // top level: dims, params, tensors, launches
 
   explicit Kernel(std::string name = "");

@@ -58,6 +58,7 @@ AttrInfo parse_attr(const std::string& text) {
     attr.type = AttrType::Ints;
   } else if (type == "str") {
     attr.type = AttrType::Text;
+    if (has_default) attr.default_value = value;
   } else {
     attr.type = AttrType::Word;
     attr.words = split(type, '|');

@@ -64,13 +64,21 @@ class Parser {
 
   void kernel_attributes() {
     static const AttrInfo kFastMath{"fast_math", AttrType::Bool, {}, AttrValue(false)};
+    static const AttrInfo kTarget{"target", AttrType::Text, {}, AttrValue(std::string())};
     in_.expect('{', "before the kernel's attributes");
-    if (!in_.peek().is(kFastMath.name))
-      in_.fail(in_.peek(), fmt::format("a kernel has no attribute {}", describe(in_.peek())),
-               "its only attribute is 'fast_math'");
-    in_.take();
-    in_.expect('=', "after the attribute's name");
-    kernel_.fast_math = std::get<bool>(parse_attribute(in_, kFastMath));
+    do {
+      const bool fast_math = in_.peek().is(kFastMath.name);
+      if (!fast_math && !in_.peek().is(kTarget.name))
+        in_.fail(in_.peek(), fmt::format("a kernel has no attribute {}", describe(in_.peek())),
+                 "its attributes are 'fast_math' and 'target'");
+      in_.take();
+      in_.expect('=', "after the attribute's name");
+      AttrValue value = parse_attribute(in_, fast_math ? kFastMath : kTarget);
+      if (fast_math)
+        kernel_.fast_math = std::get<bool>(value);
+      else
+        kernel_.target = std::get<std::string>(value);
+    } while (in_.accept(','));
     in_.expect('}', "after the kernel's attributes");
   }
 

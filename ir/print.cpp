@@ -86,8 +86,12 @@ class Printer {
       : kernel_(kernel), options_(options), names_(kernel) {}
 
   std::string whole() {
-    write("kernel @{}{} {{\n", is_name(kernel_.name) ? kernel_.name : quoted(kernel_.name),
-          kernel_.fast_math ? " {fast_math = true}" : "");
+    std::vector<std::string> attributes;
+    if (kernel_.fast_math) attributes.push_back("fast_math = true");
+    if (!kernel_.target.empty()) attributes.push_back("target = " + quoted(kernel_.target));
+    write("kernel @{}", is_name(kernel_.name) ? kernel_.name : quoted(kernel_.name));
+    if (!attributes.empty()) write(" {{{}}}", fmt::join(attributes, ", "));
+    write(" {{\n");
     region_ops(kernel_.body, 1);
     text_ += "}\n";
     return std::move(text_);

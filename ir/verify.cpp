@@ -28,6 +28,9 @@
 //    dtype. fill: static shape.
 //  - load gives the base's dtype. Indices are i32, one an axis.
 //  - An op on whole tiles does not name storage that it writes in another operand.
+//  - convert: fragments of one shape and dtype.
+//  - A `layout` is the text of a layout (layout/text.h) over the tile's or the loop's extents: a
+//    shared tile's by offset, others by reg, 32 lanes and warps.
 // Tile ops
 //  - gemm: on-chip a, b of one dtype; c a fragment; matrices once extents of 1 in front are
 //  dropped;
@@ -50,6 +53,7 @@
 
 #include "ir/error.h"
 #include "ir/evaluate_impl.h"
+#include "ir/layout/text.h"
 #include "ir/verify_impl.h"
 #include "ir/walk.h"
 
@@ -87,6 +91,24 @@ void Law::require_index(const Op& op, size_t first, const Type& base) const {
     fail(op,
          fmt::format("indices of {}: expected {}, got {}", str(base), base.shape.size(), given));
   for (size_t i = first; i < op.operands.size(); ++i) require_i32(op, i);
+}
+
+void Law::require_layout(const Op& op, const Shape& shape, Space space) const {
+  const std::string& text = op.word("layout");
+  if (text.empty()) return;
+  std::optional<Layout> layout;
+  try {
+    layout = parse_layout(text);
+  } catch (const UserError& error) {
+    fail(op, fmt::format("layout: {}", error.message()), error.hint());
+  }
+  if (layout->shape() != shape)
+    fail(op, fmt::format("layout: expected one over {}, got {}", str(shape), str(layout->shape())));
+  const bool by_offset = layout->extent(Resource::Offset) > 1;
+  const bool by_thread = layout->extent(Resource::Lane) > 1 || layout->registers() > 1;
+  if (space == Space::Shared ? by_thread : by_offset || layout->extent(Resource::Lane) != 32)
+    fail(op, space == Space::Shared ? "layout: expected one by offset"
+                                    : "layout: expected one by register, 32 lanes and warp");
 }
 
 namespace {
@@ -319,6 +341,9 @@ void Verifier::check_rules(const Op& op) const {
     case OpCode::Alloc:
     case OpCode::Slice:
     case OpCode::Copy:
+    case OpCode::Convert:
+    case OpCode::Barrier:
+    case OpCode::WaitCopies:
     case OpCode::Fill:
     case OpCode::Load:
     case OpCode::Store: return check_storage(law_, op);

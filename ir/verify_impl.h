@@ -20,6 +20,8 @@ struct Law {
   void require_i32(const Op& op, size_t operand) const;
   // All operands from `first` on are i32, one an axis of `base`.
   void require_index(const Op& op, size_t first, const Type& base) const;
+  // Attribute `layout`, if there is one, fits a tile of this shape.
+  void require_layout(const Op& op, const Shape& shape, Space space) const;
 };
 
 std::string operand_name(const Op& op, size_t operand);

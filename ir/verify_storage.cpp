@@ -24,6 +24,7 @@ void check_alloc(const Law& law, const Op& op) {
                fmt::format("expected at most {} elements, got {}", kMostTileElements, str(type)));
     elements *= extent;
   }
+  law.require_layout(op, type.shape, type.space);
 }
 
 // A size above the extent can be right only if it sticks out at both ends: never meant.
@@ -75,6 +76,12 @@ void check_copy(const Law& law, const Op& op) {
   const double back = convert(stored, F64).f;
   if (back != pad && !(back != back && pad != pad))
     law.fail(op, fmt::format("pad: expected a value of {}, got {}", name(from.dtype), pad));
+}
+
+void check_convert(const Law& law, const Op& op) {
+  const Type &from = law.type(op.operands[0]), &to = law.type(op.operands[1]);
+  if (from.space != Space::Fragment || from != to)
+    law.fail(op, fmt::format("expected fragments of one type, got {} and {}", str(from), str(to)));
 }
 
 // A fragment inside a parallel: each thread reaches its own elements only.
@@ -138,6 +145,9 @@ void check_storage(const Law& law, const Op& op) {
     case OpCode::Slice: return check_slice(law, op);
     case OpCode::Copy: return check_copy(law, op);
     case OpCode::Fill: return require_static(law, op, 1);
+    case OpCode::Convert: return check_convert(law, op);
+    case OpCode::Barrier:
+    case OpCode::WaitCopies: return;
     case OpCode::Store: return check_element(law, op, 1);
     default: break;
   }

@@ -102,6 +102,7 @@ void check_parallel(const Law& law, const Op& op) {
     points *= extent;
   }
   require_arguments(law, op, extents.size());
+  law.require_layout(op, extents, Space::Fragment);
 }
 
 }  // namespace
