@@ -45,4 +45,33 @@ void hoist_invariants(Kernel& kernel);
 // needs: nothing · leaves: every op contributes to a tensor.
 void dead_code(Kernel& kernel);
 
+// ---- GPU tiers. `kernel.target` names the GPU (gpu_target.h)
+// -------------------------------------
+
+// Sends accesses to slices of fragments through shared memory: a thread has its own elements only.
+// needs: no softmax ops · leaves: no slice of a fragment but constant whole ones' uses.
+void slices_through_shared(Kernel& kernel);
+
+// Chooses the number of warps of each launch, and for each gemm and each copy the instruction, with
+// the reason in its attribute. Fragment operands of gemms that take none are copied to shared
+// tiles. needs: slices_through_shared · leaves: `warps`, `instruction` and `reason` set.
+void choose_instructions(Kernel& kernel);
+
+// Gives every tile and parallel loop a layout, and inserts `convert` (or copies through shared
+// memory) where two ops want different layouts of one fragment.
+// needs: choose_instructions · leaves: all layouts set; every op finds what it reads in the threads
+// that need it; reduce has its scratch.
+void infer_layouts(Kernel& kernel);
+
+// Places shared tiles in the block's shared memory; tiles that are never alive together share.
+// needs: infer_layouts · leaves: `offset` of shared tiles and `shared` of launches set. UserError
+// naming tiles and sizes if the target has less.
+void plan_shared_memory(Kernel& kernel);
+
+// Inserts the barriers, and the waits for cp_async copies, without which threads would see each
+// other's shared or global elements too early or too late.
+// needs: plan_shared_memory · leaves: no two conflicting accesses of two threads without a barrier
+// between.
+void insert_barriers(Kernel& kernel);
+
 }  // namespace kiln

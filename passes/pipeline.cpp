@@ -45,6 +45,7 @@ std::vector<Pass> passes(std::initializer_list<std::string_view> names) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> table = {
+      {"choose_instructions", choose_instructions, "warps, and instructions of gemms and copies"},
       {"common_subexpressions", common_subexpressions, "merges equal pure ops"},
       {"dead_code", dead_code, "removes what contributes to no tensor"},
       {"exp_to_exp2", exp_to_exp2,
@@ -53,8 +54,13 @@ const std::vector<Pass>& all_passes() {
        "online softmax to reduce, parallel, scalars"},
       {"fast_math", fast_math, "marks float arithmetic that may be fused and approximated"},
       {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on"},
+      {"infer_layouts", infer_layouts, "layouts of tiles and loops, and conversions between them"},
+      {"insert_barriers", insert_barriers, "barriers and waits between conflicting accesses"},
       {"lower_selected", lower_selected, "selected loops to serial loops with a test"},
+      {"plan_shared_memory", plan_shared_memory, "places of shared tiles"},
       {"simplify", simplify, "folds constants, identities, constant branches, short loops"},
+      {"slices_through_shared", slices_through_shared,
+       "slices of fragments become slices of shared tiles"},
       {"unroll", unroll, "copies the bodies of unroll loops"},
   };
   return table;
@@ -88,8 +94,17 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
       "dead_code",
       "fast_math",
   });
+  // A GPU does the same and then spreads the work over threads.
+  static const std::vector<Pass> sm80 = [] {
+    std::vector<Pass> list = host;
+    for (const Pass& pass : passes({"slices_through_shared", "choose_instructions", "infer_layouts",
+                                    "plan_shared_memory", "insert_barriers"}))
+      list.push_back(pass);
+    return list;
+  }();
   switch (tier) {
     case Tier::Host: return host;
+    case Tier::Sm80: return sm80;
   }
   throw InternalError("no such tier");
 }
@@ -122,7 +137,7 @@ void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions&
 std::string pipeline_fingerprint(Tier tier) {
   std::vector<std::string_view> names;
   for (const Pass& pass : pipeline_for(tier)) names.push_back(pass.name);
-  return fmt::format("host:{}", fmt::join(names, ","));
+  return fmt::format("{}:{}", tier == Tier::Host ? "host" : "sm80", fmt::join(names, ","));
 }
 
 }  // namespace kiln

@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-enum class Tier { Host };
+enum class Tier { Host, Sm80 };
 
 struct Pass {
   std::string_view name;

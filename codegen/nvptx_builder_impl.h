@@ -1,0 +1,79 @@
+// An IRBuilder that knows our element types on a GPU and structured control flow.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ir/kernel.h"
+#include "passes/gpu_target.h"
+
+namespace kiln::nvptx {
+
+using Val = llvm::Value*;
+using Values = std::vector<Val>;
+
+inline constexpr unsigned kGlobal = 1, kShared = 3;  // address spaces
+
+class Builder {
+ public:
+  Builder(llvm::Module& module, const GpuTarget& target, bool fast)
+      : ir(module.getContext()), module(module), target(target), fast(fast) {}
+
+  llvm::IRBuilder<> ir;
+  llvm::Module& module;
+  const GpuTarget& target;
+  const bool fast;  // the kernel's fast_math: flush denormals too
+
+  // Element types. Values in registers: half, bfloat, float, double, fp8 as i8, integers, Bool as
+  // i1. In memory the same, but Bool is i8 (not 0 is true; stored as 0 or 1).
+  llvm::Type* value_type(DType dtype);
+  llvm::Type* memory_type(DType dtype);
+  Val to_memory(Val value, DType dtype);  // what is stored; vectors too
+  Val from_memory(Val stored, DType dtype);
+
+  // Constants.
+  Val i1(bool value) { return ir.getInt1(value); }
+  Val i32(int64_t value) { return ir.getInt32(static_cast<uint32_t>(value)); }
+  Val i64(int64_t value) { return ir.getInt64(static_cast<uint64_t>(value)); }
+  Val constant(const Scalar& scalar);
+  Val zero(DType dtype) { return llvm::Constant::getNullValue(value_type(dtype)); }
+
+  // An intrinsic of LLVM or NVPTX, overloaded on `types`. InternalError, before LLVM would abort,
+  // if the target's architecture or PTX version lacks it (nvptx_intrinsics.cpp).
+  Val call(llvm::Intrinsic::ID id, std::span<const Val> args,
+           llvm::ArrayRef<llvm::Type*> types = {});
+  Val call(llvm::Intrinsic::ID id, std::initializer_list<Val> args,
+           llvm::ArrayRef<llvm::Type*> types = {}) {
+    return call(id, std::span<const Val>(args.begin(), args.size()), types);
+  }
+
+  // Conditions; null stands for true.
+  Val both(Val a, Val b) { return !a ? b : !b ? a : ir.CreateAnd(a, b); }
+
+  // Structured control flow; i32 counters. `carried` are the values on entry, body(index, values)
+  // gives those of the next round; the result is those at the end.
+  Values loop(Val begin, Val end, Val step, Values carried,
+              const std::function<Values(Val, const Values&)>& body);
+  void loop(Val begin, Val end, Val step, const std::function<void(Val)>& body) {
+    loop(begin, end, step, {}, [&](Val index, const Values&) { return body(index), Values(); });
+  }
+  // Both branches give as many values. A null condition is true.
+  Values when(Val condition, const std::function<Values()>& then,
+              const std::function<Values()>& otherwise);
+  void when(Val condition, const std::function<void()>& then,
+            const std::function<void()>& otherwise = {}) {
+    when(
+        condition, [&] { return then(), Values(); },
+        [&] { return otherwise ? otherwise() : void(), Values(); });
+  }
+
+ private:
+  llvm::BasicBlock* block(const char* name);
+};
+
+}  // namespace kiln::nvptx

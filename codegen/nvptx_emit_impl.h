@@ -1,0 +1,155 @@
+// Emits one launch of a lowered kernel as an LLVM function for NVPTX.
+//
+// One thread's view: a scalar is one value; a fragment is the list of the thread's registers, SSA
+// values that every op replaces (control flow joins them with phis: no memory, no allocas); shared
+// tiles and tensors are addresses.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "codegen/nvptx.h"
+#include "codegen/nvptx_builder_impl.h"
+#include "codegen/ranges_impl.h"
+#include "ir/layout/formula.h"
+#include "ir/layout/layout.h"
+
+namespace kiln::nvptx {
+
+// One axis of a tensor, shared tile or view. Positions and extents are i32, strides i64.
+struct Axis {
+  Val stride = nullptr;               // of a tensor, in elements; null for a shared tile
+  Val start = nullptr;                // of the view, in the base
+  Val low = nullptr, high = nullptr;  // what all views of the chain and the base hold, in the base
+  Val extent = nullptr;               // of the view; a constant unless `size` is kDynamic
+  int64_t size = 0;
+  // Indices of the view in [sure_begin, sure_end) are inside whatever happens at run time.
+  int64_t sure_begin = 0, sure_end = 0;
+
+  bool surely_inside() const { return size != kDynamic && sure_begin <= 0 && sure_end >= size; }
+};
+
+// Memory ready to be addressed: a tensor, a shared tile, or a view of one. Not a fragment.
+struct Place {
+  DType dtype = F32;
+  Space space = Space::Global;
+  Val pointer = nullptr;  // of the base; address space 1 or 3
+  std::vector<Axis> axes;
+  // Of a tensor: its address and all its strides are multiples of 16 bytes (i1).
+  Val aligned = nullptr;
+  std::shared_ptr<const Layout> layout;  // of a shared tile's base: coordinate → offset in elements
+
+  bool surely_inside() const {
+    for (const Axis& axis : axes)
+      if (!axis.surely_inside()) return false;
+    return true;
+  }
+};
+
+struct Fragment {
+  DType dtype = F32;
+  std::shared_ptr<const Layout> layout;
+  Values registers;
+};
+
+class Emitter {
+ public:
+  Emitter(const Kernel& kernel, const GpuTarget& target, llvm::Module& module);
+  GpuLaunch emit(const Op& launch, const std::string& entry);
+
+  Builder b;
+  const Kernel& kernel() const { return kernel_; }
+  int64_t warps() const { return warps_; }
+  Val lane() const { return lane_; }
+  Val warp() const { return warp_; }
+
+  // nvptx_structure.cpp
+  void emit_region(RegionId region);
+  void emit_op(const Op& op);
+  Val scalar(Value value);
+  void set(Value value, Val is) { scalars_[value.id] = is; }
+  bool is_fragment(Value storage) const { return kernel_.type(storage).space == Space::Fragment; }
+  Fragment& fragment(Value tile);  // the current registers; InternalError for a slice
+  Fragment new_fragment(DType dtype, std::shared_ptr<const Layout> layout);  // of zeros
+  void barrier();
+
+  // nvptx_threads.cpp: this thread's part of a layout.
+  Val evaluate(const Formula& formula, std::span<const Val> sources);
+  // The coordinate of the element in a register of this thread.
+  Values coordinate(const Layout& layout, int64_t reg);
+  Values coordinate(const Layout& layout, Val reg);
+  // Is it an element of the tile, or padding? Null if no thread has padding there.
+  Val in_tile(const Layout& layout, std::span<const Val> coordinate);
+
+  // nvptx_memory.cpp
+  Place place(Value storage);
+  Place tensor_place(const Op& tensor);
+  // Is an index of a view inside the view's chain and base? Null if surely. `ranges`: what each
+  // index may be, if not just 0 … size - 1 of its axis.
+  Val inside(const Place& place, std::span<const Val> index, std::span<const Interval> ranges = {});
+  Val address(const Place& place, std::span<const Val> index);  // to an element of a view
+  Val zeros(unsigned space);  // the address of 16 bytes of zeros: what is outside is read there
+  // One element, or `width` along the last axis as a vector (aligned to all its bytes; the pad is a
+  // splat). Outside `condition` (null: inside): `otherwise` (null: zeros), or nothing is written.
+  Val read(const Place& place, std::span<const Val> index, Val condition, int width = 1,
+           Val otherwise = nullptr);
+  void write(const Place& place, std::span<const Val> index, Val value, Val condition,
+             int width = 1);
+  void emit_load(const Op& op);  // outside and inside of parallel
+  void emit_store(const Op& op);
+
+  // One op each, in files of their names.
+  void emit_copy(const Op& op);      // nvptx_copy.cpp: global, shared and fragments, any two
+  void emit_fill(const Op& op);      // nvptx_copy.cpp
+  void emit_parallel(const Op& op);  // nvptx_parallel.cpp
+  void emit_gemm(const Op& op);      // nvptx_gemm.cpp, nvptx_gemm_fma.cpp
+  void emit_reduce(const Op& op);    // nvptx_reduce.cpp
+  void emit_convert(const Op& op);   // nvptx_relayout.cpp
+
+  // Inside a parallel: the loop, the register being run, its coordinate.
+  struct Point {
+    const Op* loop = nullptr;
+    std::shared_ptr<const Layout> layout;
+    int64_t reg = 0;
+    Values coordinate;
+    Val valid = nullptr;  // the point is one of the loop's; null: surely
+  };
+
+ private:
+  void emit_interface(const Op& launch, const std::vector<Slot>& slots, llvm::Function& function);
+  void emit_for(const Op& op);
+  void emit_if(const Op& op);
+  void emit_alloc(const Op& op);
+  std::vector<Value> written_outside(const Op& op);  // fragments that its regions write
+  void set_location(const Op& op);
+
+  const Kernel& kernel_;
+  Ranges ranges_;
+  int64_t warps_ = 0;
+  Val lane_ = nullptr, warp_ = nullptr;
+  Val shared_ = nullptr;  // the block's shared memory
+  const Point* point_ = nullptr;
+  std::unordered_map<uint32_t, Val> scalars_;         // by value id
+  std::unordered_map<uint32_t, Fragment> fragments_;  // by value id of the alloc
+  std::unordered_map<uint32_t, Place> places_;        // tensors, shared tiles and views
+  std::unordered_map<std::string, std::shared_ptr<const Layout>> layouts_;  // by text
+  std::shared_ptr<const Layout> layout(const std::string& text);
+};
+
+// Where a thread's registers lie in a shared tile: one address is computed, the others differ from
+// it by constants where offset_steps (ir/layout/access.h) allows, else each takes the formula.
+// nvptx_shared.cpp
+class SharedAddresses {
+ public:
+  // `walk` is by reg, lane and warp over the view `place`; register r stands for an element, or,
+  // if v > 1, for v consecutive ones along `axis`, which `walk` then counts in vectors.
+  SharedAddresses(Emitter& emitter, const Place& place, const Layout& walk, int axis = 0,
+                  int64_t v = 1);
+  Val operator()(int64_t reg);  // ptr addrspace(3) to the (first) element
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace kiln::nvptx
