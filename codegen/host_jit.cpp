@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "codegen/host.h"
-#include "codegen/host_target_impl.h"
+#include "codegen/llvm_impl.h"
 #include "ir/error.h"
 
 namespace kiln {
@@ -41,7 +41,7 @@ T require(llvm::Expected<T> value) {
 orc::LLJIT& session() {
   // Never destroyed: code may still run while the process ends.
   static orc::LLJIT* jit = [] {
-    host::initialize_llvm();
+    initialize_llvm();
     auto machine = require(orc::JITTargetMachineBuilder::detectHost());
     auto made = require(orc::LLJITBuilder()
                             .setJITTargetMachineBuilder(std::move(machine))

@@ -3,21 +3,15 @@
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 
-#include <mutex>
-
 #include "codegen/host_target_impl.h"
+#include "codegen/llvm_impl.h"
 #include "ir/error.h"
 
 namespace kiln::host {
 namespace {
-
-[[noreturn]] void on_fatal_error(void*, const char* reason, bool) {
-  throw InternalError(fmt::format("LLVM: {}", reason));
-}
 
 void fill_in(Target& target) {
   std::unique_ptr<llvm::TargetMachine> machine = target_machine(target);
@@ -31,15 +25,6 @@ void fill_in(Target& target) {
 }
 
 }  // namespace
-
-void initialize_llvm() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-    llvm::install_fatal_error_handler(on_fatal_error);
-  });
-}
 
 std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target) {
   initialize_llvm();

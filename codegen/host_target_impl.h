@@ -9,7 +9,6 @@
 
 namespace kiln::host {
 
-void initialize_llvm();  // once a process; fatal errors become InternalError
 std::unique_ptr<llvm::TargetMachine> target_machine(const Target& target);
 
 }  // namespace kiln::host

@@ -5,6 +5,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
+#include <concepts>
 #include <functional>
 #include <span>
 #include <vector>
@@ -22,12 +23,13 @@ inline constexpr unsigned kGlobal = 1, kShared = 3;  // address spaces
 class Builder {
  public:
   Builder(llvm::Module& module, const GpuTarget& target, bool fast)
-      : ir(module.getContext()), module(module), target(target), fast(fast) {}
+      : ir(module.getContext()), module(module), target(target), fast(fast), ptx(target.ptx) {}
 
   llvm::IRBuilder<> ir;
   llvm::Module& module;
   const GpuTarget& target;
   const bool fast;  // the kernel's fast_math: flush denormals too
+  int ptx;          // version that what was emitted needs; call() raises it
 
   // Element types. Values in registers: half, bfloat, float, double, fp8 as i8, integers, Bool as
   // i1. In memory the same, but Bool is i8 (not 0 is true; stored as 0 or 1).
@@ -43,8 +45,9 @@ class Builder {
   Val constant(const Scalar& scalar);
   Val zero(DType dtype) { return llvm::Constant::getNullValue(value_type(dtype)); }
 
-  // An intrinsic of LLVM or NVPTX, overloaded on `types`. InternalError, before LLVM would abort,
-  // if the target's architecture or PTX version lacks it (nvptx_intrinsics.cpp).
+  // An intrinsic of LLVM or NVPTX, overloaded on `types`. Raises `ptx` to the version it needs.
+  // InternalError, before LLVM would abort, if the target lacks it or it is not on our list
+  // (nvptx_intrinsics.cpp).
   Val call(llvm::Intrinsic::ID id, std::span<const Val> args,
            llvm::ArrayRef<llvm::Type*> types = {});
   Val call(llvm::Intrinsic::ID id, std::initializer_list<Val> args,
@@ -62,17 +65,23 @@ class Builder {
   void loop(Val begin, Val end, Val step, const std::function<void(Val)>& body) {
     loop(begin, end, step, {}, [&](Val index, const Values&) { return body(index), Values(); });
   }
-  // Both branches give as many values. A null condition is true.
-  Values when(Val condition, const std::function<Values()>& then,
-              const std::function<Values()>& otherwise);
-  void when(Val condition, const std::function<void()>& then,
-            const std::function<void()>& otherwise = {}) {
-    when(
+  // Both branches give as many values, or none. A null condition is true.
+  template <class Then, class Otherwise>
+  Values when(Val condition, Then&& then,
+              Otherwise&& otherwise) requires std::same_as<std::invoke_result_t<Then>, Values> {
+    return branch(condition, then, otherwise);
+  }
+  template <class Then>
+  void when(Val condition, Then&& then, const std::function<void()>& otherwise = {}) requires
+      std::is_void_v<std::invoke_result_t<Then>> {
+    branch(
         condition, [&] { return then(), Values(); },
         [&] { return otherwise ? otherwise() : void(), Values(); });
   }
 
  private:
+  Values branch(Val condition, const std::function<Values()>& then,
+                const std::function<Values()>& otherwise);
   llvm::BasicBlock* block(const char* name);
 };
 

@@ -5,6 +5,8 @@
 // tiles and tensors are addresses.
 #pragma once
 
+#include <llvm/IR/DIBuilder.h>
+
 #include <memory>
 #include <unordered_map>
 
@@ -119,8 +121,14 @@ class Emitter {
   void emit_interface(const Op& launch, const std::vector<Slot>& slots, llvm::Function& function);
   void emit_for(const Op& op);
   void emit_if(const Op& op);
+  void emit_scope(RegionId region);
   void emit_alloc(const Op& op);
-  std::vector<Value> written_outside(const Op& op);  // fragments that its regions write
+  std::vector<Value> written_outside(const Op& op);  // fragments from outside that it writes
+  Values registers_of(std::span<const Value> tiles);
+  void set_registers(std::span<const Value> tiles, std::span<const Val> registers);
+  // The user's lines, for .loc.
+  void start_locations(const Op& launch, llvm::Function& function);
+  llvm::DIFile* location_file(const std::string& path);
   void set_location(const Op& op);
 
   const Kernel& kernel_;
@@ -129,6 +137,8 @@ class Emitter {
   Val lane_ = nullptr, warp_ = nullptr;
   Val shared_ = nullptr;  // the block's shared memory
   const Point* point_ = nullptr;
+  std::unique_ptr<llvm::DIBuilder> debug_;
+  llvm::DISubprogram* scope_ = nullptr;
   std::unordered_map<uint32_t, Val> scalars_;         // by value id
   std::unordered_map<uint32_t, Fragment> fragments_;  // by value id of the alloc
   std::unordered_map<uint32_t, Place> places_;        // tensors, shared tiles and views

@@ -44,7 +44,7 @@ std::string check_window(DType from, DType tile_type, DType to, Shape window, do
         check.options.seed += again;
         checks.push_back(check);
       }
-  return check_host(p.kernel, checks);
+  return check_program(p.kernel, checks);
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ TEST_CASE("rows that end one element after a whole vector", "[copy]") {
         });
       });
       INFO(name(dtype) << " " << width);
-      CHECK(check_host(p.kernel, seeded()) == "");
+      CHECK(check_program(p.kernel, seeded()) == "");
     }
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("copies convert between all dtypes", "[copy]") {
     whole.options.specials = 0.1;
     Check real = whole;
     real.options.integers = false;
-    CHECK(check_host(p.kernel, {whole, real}) == "");
+    CHECK(check_program(p.kernel, {whole, real}) == "");
   }
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("extents of 1 are dropped wherever they are", "[copy]") {
            p.b.slice(w, {p.index(7), p.index(0), p.index(0)}, {1, 3, 1}));
     p.copy(p.b.slice(x, {p.index(0), p.index(1), p.index(2), p.index(3)}, {1, 1, 1, 1}), one);
   });
-  CHECK(check_host(p.kernel, seeded()) == "");
+  CHECK(check_program(p.kernel, seeded()) == "");
 }
 
 TEST_CASE("a slice of a slice does not see past the outer one", "[copy]") {
@@ -130,7 +130,7 @@ TEST_CASE("a slice of a slice does not see past the outer one", "[copy]") {
     Value target = p.b.slice(p.b.slice(z, {p.index(8)}, {kDynamic}), {p.index(-3)}, {24});
     p.copy(p.b.slice(x, {p.index(0)}, {24}), target);
   });
-  CHECK(check_host(p.kernel, seeded()) == "");
+  CHECK(check_program(p.kernel, seeded()) == "");
 }
 
 TEST_CASE("fill of tiles, views and tensors", "[copy]") {
@@ -148,7 +148,7 @@ TEST_CASE("fill of tiles, views and tensors", "[copy]") {
       p.b.emit(OpCode::Fill, {p.b.constant(F32, 2.5), part});
     });
     INFO(name(dtype));
-    CHECK(check_host(p.kernel, seeded()) == "");
+    CHECK(check_program(p.kernel, seeded()) == "");
   }
 }
 
@@ -173,14 +173,14 @@ TEST_CASE("no byte outside a tensor is touched, whatever lies there", "[copy]") 
         p.b.store(p.b.load(x, {at}), x, {at});
       });
     });
-    for (const host::Target& target : levels())
+    for (const Level& level : levels())
       for (int64_t count : {1, 3, 17, 50})
         for (bool at_end : {false, true}) {
           char* data = memory + page + (at_end ? page - static_cast<size_t>(count * width) : 0);
           Bindings bindings;
           bindings.tensors["x"] = Memory::contiguous(data, dtype, {count});
           bindings.dims["n"] = count;
-          run_host(p.kernel, bindings, target);
+          level.compile(p.kernel)(bindings);
         }
   }
   munmap(memory, 3 * page);

@@ -44,7 +44,7 @@ void check_case(const Case& c, Check check = {}) {
   INFO("m " << c.m << " n " << c.n << " k " << c.k << " ta " << c.transpose_a << " tb "
             << c.transpose_b << " clear " << c.clear << " " << name(c.in) << " " << name(c.out));
   check.options.seed = random_seed();
-  CHECK(check_host(program(c).kernel, check) == "");
+  CHECK(check_program(program(c).kernel, check) == "");
 }
 
 }  // namespace
@@ -95,9 +95,9 @@ TEST_CASE("an infinity in the accumulator stays", "[gemm]") {
   Program p = program({5, 7, 9});
   RandomBindings data(p.kernel);
   data.fill("c", [](const Shape&) { return -std::numeric_limits<double>::infinity(); });
-  for (const host::Target& target : levels()) {
+  for (const Level& level : levels()) {
     RandomBindings run = data;
-    run_host(p.kernel, run.bindings(), target);
+    level.compile(p.kernel)(run.bindings());
     CHECK(run.at("y", {4, 6}).f == -std::numeric_limits<double>::infinity());
   }
 }
@@ -128,7 +128,7 @@ TEST_CASE("gemm on views of tiles", "[gemm]") {
       INFO("row " << row << " transpose " << transpose);
       Check check;
       check.options.seed = random_seed();
-      CHECK(check_host(p.kernel, check) == "");
+      CHECK(check_program(p.kernel, check) == "");
     }
   }
 }

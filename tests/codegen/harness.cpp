@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <memory>
 
+#include "ir/canon.h"
 #include "ir/parse.h"
 #include "ir/verify.h"
+#include "tests/support/on_device.h"
 
 namespace kiln::testing {
 namespace {
@@ -37,18 +39,38 @@ std::vector<uint64_t> slot_values(const HostLaunch& launch, const Bindings& bind
 
 }  // namespace
 
-const std::vector<host::Target>& levels() {
-  static const std::vector<host::Target> found = [] {
-    std::vector<host::Target> list = {host::this_cpu(), host::named_cpu("x86-64")};
+bool on_host() {
+  return std::getenv("KILN_TEST_DEVICE") == nullptr;
+}
+
+const std::vector<Level>& levels() {
+  static const std::vector<Level> found = [] {
+    std::vector<Level> list;
+    if (!on_host()) {
+      Device& target = device(std::getenv("KILN_TEST_DEVICE"));
+      list.push_back({std::string(target.name()), [&target](const Kernel& kernel) -> Run {
+                        auto code = std::shared_ptr<Executable>(target.compile(canonical(kernel)));
+                        return [&target, code](const Bindings& bindings) {
+                          run_on(target, *code, bindings);
+                        };
+                      }});
+      return list;
+    }
+    auto add = [&](const host::Target& target) {
+      list.push_back({target.cpu, [target](const Kernel& kernel) -> Run {
+                        HostObject object = host::compile(kernel, target);
+                        return [&kernel, object](const Bindings& bindings) {
+                          run_host(kernel, bindings, object);
+                        };
+                      }});
+    };
+    add(host::this_cpu());
+    add(host::named_cpu("x86-64"));
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      list.push_back(host::named_cpu("x86-64-v3"));
+      add(host::named_cpu("x86-64-v3"));
     return list;
   }();
   return found;
-}
-
-void run_host(const Kernel& kernel, const Bindings& bindings, const host::Target& target) {
-  run_host(kernel, bindings, host::compile(kernel, target));
 }
 
 void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& object) {
@@ -73,32 +95,32 @@ void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& 
   }
 }
 
-std::string check_host(const Kernel& kernel, const std::vector<Check>& checks) {
+std::string check_program(const Kernel& kernel, const std::vector<Check>& checks) {
   verify(kernel);
-  std::vector<HostObject> objects;
-  for (const host::Target& target : levels()) objects.push_back(host::compile(kernel, target));
+  std::vector<Run> runs;
+  for (const Level& level : levels()) runs.push_back(level.compile(kernel));
   for (const Check& check : checks) {
     RandomBindings expected(kernel, check.dims, check.params, check.options);
     const RandomBindings fresh = expected;
     interpret(kernel, expected.bindings());
-    for (size_t level = 0; level < objects.size(); ++level) {
+    for (size_t level = 0; level < runs.size(); ++level) {
       RandomBindings actual = fresh;
-      run_host(kernel, actual.bindings(), objects[level]);
+      runs[level](actual.bindings());
       std::string problem = actual.damage();
       if (problem.empty()) problem = actual.difference(expected, check.tolerance);
       if (!problem.empty())
-        return fmt::format("{}, seed {}: {}", levels()[level].cpu, check.options.seed, problem);
+        return fmt::format("{}, seed {}: {}", levels()[level].name, check.options.seed, problem);
     }
   }
   return "";
 }
 
-std::string check_host(const Kernel& kernel, const Check& check) {
-  return check_host(kernel, std::vector<Check>{check});
+std::string check_program(const Kernel& kernel, const Check& check) {
+  return check_program(kernel, std::vector<Check>{check});
 }
 
-std::string check_host(const std::string& text, const Check& check) {
-  return check_host(parse(text), check);
+std::string check_program(const std::string& text, const Check& check) {
+  return check_program(parse(text), check);
 }
 
 Value Program::tensor(const std::string& name, DType dtype, Shape shape, const char* role,

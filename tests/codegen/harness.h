@@ -1,6 +1,8 @@
-// Runs kernels on the host tier, for several CPU levels, and compares with the interpreter.
+// Runs kernels as the code generators make them, and compares with the interpreter: on the host
+// tier for several CPU levels, or on the device that KILN_TEST_DEVICE names.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,11 +13,19 @@
 
 namespace kiln::testing {
 
-// The levels of code that this CPU can run: its own, plain x86-64 (SSE2), x86-64-v3 (AVX2).
-const std::vector<host::Target>& levels();
+using Run = std::function<void(const Bindings&)>;
+
+struct Level {
+  std::string name;  // "znver5", "cuda"
+  std::function<Run(const Kernel&)> compile;
+};
+
+// What this machine can run: the levels of CPU code (its own, plain x86-64 with SSE2, x86-64-v3
+// with AVX2), or the one device.
+const std::vector<Level>& levels();
+bool on_host();  // the former
 
 void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& object);
-void run_host(const Kernel& kernel, const Bindings& bindings, const host::Target& target);
 
 struct Check {
   std::map<std::string, int64_t> dims;
@@ -24,9 +34,9 @@ struct Check {
   std::optional<double> tolerance;  // none: bit for bit
 };
 // Verifies, interprets, runs at every level; the first difference or damage, empty if none.
-std::string check_host(const Kernel& kernel, const std::vector<Check>& checks);
-std::string check_host(const Kernel& kernel, const Check& check = {});
-std::string check_host(const std::string& text, const Check& check = {});
+std::string check_program(const Kernel& kernel, const std::vector<Check>& checks);
+std::string check_program(const Kernel& kernel, const Check& check = {});
+std::string check_program(const std::string& text, const Check& check = {});
 
 // A kernel by the builder: tensors and one launch.
 class Program {

@@ -14,8 +14,7 @@ constexpr int64_t kChunk = 1024;
 const double kInf = std::numeric_limits<double>::infinity();
 
 // y = op(x) over all of `x`.
-std::vector<float> evaluate_all(OpCode code, bool fast, std::vector<float>& x,
-                                const host::Target& target) {
+std::vector<float> evaluate_all(OpCode code, bool fast, std::vector<float>& x, const Level& level) {
   Program p("math");
   const int64_t count = static_cast<int64_t>(x.size());
   Value in = p.tensor("x", F32, {count}), out = p.tensor("y", F32, {count}, "output");
@@ -33,7 +32,7 @@ std::vector<float> evaluate_all(OpCode code, bool fast, std::vector<float>& x,
   Bindings bindings;
   bindings.tensors["x"] = Memory::contiguous(x.data(), F32, {count});
   bindings.tensors["y"] = Memory::contiguous(y.data(), F32, {count});
-  run_host(p.kernel, bindings, target);
+  level.compile(p.kernel)(bindings);
   return y;
 }
 
@@ -81,15 +80,15 @@ std::vector<float> sweep(const Function& f) {
 TEST_CASE("f32 functions are accurate everywhere", "[math]") {
   for (const Function& f : kFunctions)
     for (bool fast : {false, true})
-      for (const host::Target& target : levels()) {
+      for (const Level& level : levels()) {
         std::vector<float> x = sweep(f);
-        std::vector<float> y = evaluate_all(f.code, fast, x, target);
+        std::vector<float> y = evaluate_all(f.code, fast, x, level);
         double worst = 0, at = 0;
         for (size_t i = 0; i < x.size(); ++i) {
           const double error = error_in_ulp(y[i], f.exact(x[i]));
           if (error > worst) worst = error, at = x[i];
         }
-        INFO(info(f.code).name << (fast ? " fast " : " ") << target.cpu << ": " << worst
+        INFO(info(f.code).name << (fast ? " fast " : " ") << level.name << ": " << worst
                                << " ulp at " << at);
         CHECK(worst <= (fast ? 4.0 : 2.0));
       }

@@ -34,7 +34,7 @@ TEST_CASE("boxes of every shape", "[parallel]") {
       });
     });
     INFO(str(shape));
-    CHECK(check_host(p.kernel, seeded()) == "");
+    CHECK(check_program(p.kernel, seeded()) == "");
   }
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("broadcast, transposed, shifted and gathered elements", "[parallel]") 
     check.options.low = -6;
     check.options.high = 50;
     INFO(name(dtype));
-    CHECK(check_host(p.kernel, check) == "");
+    CHECK(check_program(p.kernel, check) == "");
   }
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("index arithmetic that is not linear", "[parallel]") {
       p.b.store(p.b.load(x, {p.b.binary(OpCode::FloorDiv, i, p.index(3))}), y, {p.index(2), i});
     });
   });
-  CHECK(check_host(p.kernel, seeded()) == "");
+  CHECK(check_program(p.kernel, seeded()) == "");
 }
 
 TEST_CASE("scalar variables, branches and loops", "[parallel]") {
@@ -132,7 +132,7 @@ TEST_CASE("scalar variables, branches and loops", "[parallel]") {
     check.dims["n"] = n;
     check.options.low = 1;
     check.options.high = 5;
-    CHECK(check_host(text, check) == "");
+    CHECK(check_program(text, check) == "");
   }
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("indices that reach just beyond the end", "[parallel]") {
       p.b.store(p.b.load(x, {before}), y, {i});
     });
     INFO(extent);
-    CHECK(check_host(p.kernel, seeded()) == "");
+    CHECK(check_program(p.kernel, seeded()) == "");
   }
 }
 
@@ -172,5 +172,5 @@ TEST_CASE("several launches share a workspace", "[parallel]") {
     store %c, %y, %b
   }
 })";
-  CHECK(check_host(text, seeded()) == "");
+  CHECK(check_program(text, seeded()) == "");
 }

@@ -42,7 +42,7 @@ std::string check_reduce(const std::string& kind, DType from, DType to, Shape sh
   checks[1].options.high = 7;
   checks[2].options.low = -7;
   checks[2].options.high = -3;
-  return check_host(p.kernel, checks);
+  return check_program(p.kernel, checks);
 }
 
 }  // namespace
@@ -98,5 +98,5 @@ TEST_CASE("a reduction of a view that sticks out into another view", "[reduce]")
         attrs);
     p.copy(sums, y);
   });
-  CHECK(check_host(p.kernel) == "");
+  CHECK(check_program(p.kernel) == "");
 }

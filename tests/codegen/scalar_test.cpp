@@ -41,7 +41,7 @@ std::string check_op(OpCode code, DType dtype, size_t operands, Check check, Att
     Builder::Scope scope(p.b, region);
     body(i, z);
   });
-  return check_host(p.kernel, check);
+  return check_program(p.kernel, check);
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ TEST_CASE("the smallest integer divided by -1 wraps", "[scalar]") {
       Check check;
       check.options.low = -2;
       check.options.high = 1;
-      CHECK(check_host(p.kernel, check) == "");
+      CHECK(check_program(p.kernel, check) == "");
     }
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("compare and select", "[scalar]") {
         p.b.store(chosen, y, {i[0]});
       });
     });
-    CHECK(check_host(p.kernel, numbers(dtype)) == "");
+    CHECK(check_program(p.kernel, numbers(dtype)) == "");
   }
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("casts between all dtypes", "[scalar]") {
       checks[i].options.low = -checks[i].options.high;
     }
     INFO(name(from));
-    CHECK(check_host(p.kernel, checks) == "");
+    CHECK(check_program(p.kernel, checks) == "");
   }
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("every bit pattern of the small floats survives a load and a store", "
       p.copy(p.b.slice(x, {first}, {256}), p.b.slice(y, {first}, {256}));
       p.copy(p.b.slice(x, {first}, {256}), p.b.slice(wide, {first}, {256}));
     });
-    for (const host::Target& target : levels()) {
+    for (const Level& level : levels()) {
       std::vector<uint16_t> in16(65536), out16(65536);
       std::vector<uint8_t> in8(256), out8(256);
       std::vector<float> values(static_cast<size_t>(count));
@@ -207,7 +207,7 @@ TEST_CASE("every bit pattern of the small floats survives a load and a store", "
       bindings.tensors["x"] = Memory::contiguous(source, dtype, {count});
       bindings.tensors["y"] = Memory::contiguous(result, dtype, {count});
       bindings.tensors["wide"] = Memory::contiguous(values.data(), F32, {count});
-      run_host(p.kernel, bindings, target);
+      level.compile(p.kernel)(bindings);
       int64_t wrong = 0;
       for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
         const double expected = wide_bits ? from_bits16(dtype, in16[i]) : from_bits8(dtype, in8[i]);
@@ -219,7 +219,7 @@ TEST_CASE("every bit pattern of the small floats survives a load and a store", "
         };
         wrong += !same(got) || !same(values[i]);
       }
-      INFO(name(dtype) << " " << target.cpu);
+      INFO(name(dtype) << " " << level.name);
       CHECK(wrong == 0);
     }
   }

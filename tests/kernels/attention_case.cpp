@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "runtime/device.h"
+#include "tests/support/on_device.h"
 
 namespace kiln::test {
 
@@ -34,8 +35,29 @@ uint64_t run_seed() {
 }
 
 std::vector<std::string_view> devices() {
+  if (const char* given = std::getenv("KILN_TEST_DEVICE")) return {given};
   return {"host", "interpreter"};
 }
+
+Device& fast_device() {
+  return device(devices().front());
+}
+
+namespace {
+
+template <class Visit>
+void for_each_tensor(AttentionArgs& args, Visit&& visit) {
+  visit("q", args.q);
+  visit("k", args.k);
+  visit("v", args.v);
+  visit("o", args.o);
+  if (args.lse) visit("lse", *args.lse);
+  if (args.mask) visit("mask", *args.mask);
+  if (args.counts) visit("counts", *args.counts);
+  if (args.indices) visit("indices", *args.indices);
+}
+
+}  // namespace
 
 AttentionCase::AttentionCase(const AttentionConfig& wanted, const Sizes& s)
     : config(validated(wanted)),
@@ -76,7 +98,17 @@ void AttentionCase::randomize(uint64_t seed, double density) {
 void AttentionCase::run(Device& device) {
   fill(o, NAN);
   fill(lse, NAN);
-  block_sparse_attention(device, config)(args);
+  auto call = block_sparse_attention(device, config);
+  if (kiln::testing::uses_host_memory(device)) return call(args);
+  Bindings host;
+  AttentionArgs there = args;
+  for_each_tensor(there, [&](const char* name, Memory& memory) { host.tensors[name] = memory; });
+  kiln::testing::OnDevice copies(device, host);
+  for_each_tensor(there, [&](const char* name, Memory& memory) {
+    memory = copies.bindings().tensors.at(name);
+  });
+  call(there);
+  copies.fetch();
 }
 
 void AttentionCase::check(Device& device) {

@@ -40,6 +40,9 @@ void fill_normal(Array& array, std::mt19937_64& random);
 
 // The seed of this run's random tests: KILN_TEST_SEED, or from the clock. Printed once.
 uint64_t run_seed();
-std::vector<std::string_view> devices();  // to test on
+// To test on: host and interpreter, or what KILN_TEST_DEVICE names; and the first of them, for
+// larger problems.
+std::vector<std::string_view> devices();
+Device& fast_device();
 
 }  // namespace kiln::test

@@ -151,7 +151,7 @@ TEST_CASE("row t of many is the last row of a call that ends there", "[attention
   config.causal = true;
   AttentionCase whole(config, {.seq = 77, .seq_kv = 77});
   whole.randomize(38);
-  whole.run(device("host"));
+  whole.run(fast_device());
   for (int64_t t : {0, 15, 16, 40, 76}) {
     AttentionCase one(config, {.seq = 1, .seq_kv = t + 1});
     for (int64_t i = 0; i < (t + 1) * 32; ++i) {
@@ -163,7 +163,7 @@ TEST_CASE("row t of many is the last row of a call that ends there", "[attention
     for (int64_t c = 0; c < one.grid().cols(); ++c)
       row.set(c, whole.mask.get(t / 16 * whole.grid().cols() + c));
     one.use(row);
-    one.check(device("host"));
+    one.check(fast_device());
     for (int64_t d = 0; d < 32; ++d)
       CHECK(one.o.get(d) == Approx(whole.o.get(t * 32 + d)).margin(1e-3));
   }
@@ -183,7 +183,7 @@ TEST_CASE("random batch, heads and lengths cause one compilation", "[attention]"
                                .seq = up_to(100),
                                .seq_kv = up_to(100)});
     one.randomize(random());
-    one.run(device("host"));
+    one.run(fast_device());
   }
   CHECK(compile_stats().compilations + compile_stats().disk_loads - before == 1);
 }

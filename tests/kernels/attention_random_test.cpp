@@ -77,7 +77,7 @@ TEST_CASE("every edge length, as queries and as keys", "[attention]") {
       for (int64_t seq_kv : {seq, random_length(random, 1000), random_length(random, 200)}) {
         AttentionCase one(config, {.heads = 2, .seq = seq, .seq_kv = seq_kv});
         one.randomize(random());
-        one.check(device("host"));
+        one.check(fast_device());
       }
   }
 }
@@ -94,7 +94,7 @@ TEST_CASE("every head dimension and dtype", "[attention]") {
       config.lse = true;
       AttentionCase one(config, {.heads = 2, .heads_kv = 1, .seq = 150, .seq_kv = 201});
       one.randomize(random());
-      one.check(device("host"));
+      one.check(fast_device());
     }
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("every block edge, with tiles that divide it", "[attention]") {
       config.causal = random() % 2;
       AttentionCase one(config, {.heads = 2, .seq = 300, .seq_kv = 277});
       one.randomize(random());
-      one.check(device("host"));
+      one.check(fast_device());
     }
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("the shipped configurations", "[attention]") {
   for (const AttentionConfig& config : shipped_attention_configs()) {
     AttentionCase one(config, {.heads = 2, .heads_kv = 1, .seq = 300, .seq_kv = 300});
     one.randomize(random());
-    one.check(device("host"));
+    one.check(fast_device());
   }
 }
 
@@ -132,6 +132,6 @@ TEST_CASE("groups of query heads share their key head", "[attention]") {
     AttentionCase one(config,
                       {.batch = 2, .heads = 2 * group, .heads_kv = 2, .seq = 65, .seq_kv = 90});
     one.randomize(random());
-    one.check(device("host"));
+    one.check(fast_device());
   }
 }

@@ -7,6 +7,7 @@
 #include "kernels/compare.h"
 #include "runtime/compile.h"
 #include "tests/kernels/attention_case.h"
+#include "tests/support/on_device.h"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -38,8 +39,8 @@ void check_kernel(std::string_view name, const std::map<std::string, std::string
       arrays[tensor] = std::move(array);
       arguments.tensor(tensor, arrays[tensor]);
     }
-    compiled(arguments);
     Bindings bindings = bind(compiled.signature(), arguments);
+    kiln::testing::run_on(device(where), *compiled.executable(), bindings);
     for (const auto& [tensor, expected] : entry.reference(options, bindings)) {
       const Array& got = arrays.at(tensor);
       Comparison result = compare(got.values(), expected, std::max<int64_t>(got.shape().back(), 1),

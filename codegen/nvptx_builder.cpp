@@ -1,0 +1,118 @@
+#include <llvm/IR/Intrinsics.h>
+
+#include "codegen/nvptx_builder_impl.h"
+#include "ir/error.h"
+
+namespace kiln::nvptx {
+
+llvm::Type* Builder::value_type(DType dtype) {
+  switch (dtype) {
+    case F16: return ir.getHalfTy();
+    case BF16: return ir.getBFloatTy();
+    case F32: return ir.getFloatTy();
+    case F64: return ir.getDoubleTy();
+    case Bool: return ir.getInt1Ty();
+    default: return ir.getIntNTy(static_cast<unsigned>(8 * size_of(dtype)));
+  }
+}
+
+llvm::Type* Builder::memory_type(DType dtype) {
+  return dtype == Bool ? ir.getInt8Ty() : value_type(dtype);
+}
+
+Val Builder::to_memory(Val value, DType dtype) {
+  if (dtype != Bool) return value;
+  llvm::Type* type = ir.getInt8Ty();
+  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType()))
+    type = llvm::FixedVectorType::get(type, vector->getNumElements());
+  return ir.CreateZExt(value, type);
+}
+
+Val Builder::from_memory(Val stored, DType dtype) {
+  if (dtype != Bool) return stored;
+  return ir.CreateICmpNE(stored, llvm::Constant::getNullValue(stored->getType()));
+}
+
+Val Builder::constant(const Scalar& scalar) {
+  llvm::Type* type = value_type(scalar.dtype);
+  if (scalar.dtype == E4M3 || scalar.dtype == E5M2)
+    return ir.getInt8(to_bits8(scalar.dtype, scalar.f));
+  if (is_float(scalar.dtype)) return llvm::ConstantFP::get(type, scalar.f);
+  const llvm::APInt bits(64, static_cast<uint64_t>(scalar.i));
+  return llvm::ConstantInt::get(type, bits.trunc(type->getScalarSizeInBits()));
+}
+
+llvm::BasicBlock* Builder::block(const char* name) {
+  return llvm::BasicBlock::Create(ir.getContext(), name, ir.GetInsertBlock()->getParent());
+}
+
+Values Builder::loop(Val begin, Val end, Val step, Values carried,
+                     const std::function<Values(Val, const Values&)>& body) {
+  llvm::BasicBlock *before = ir.GetInsertBlock(), *head = block("loop"), *inside = block("body"),
+                   *after = block("done");
+  ir.CreateBr(head);
+  ir.SetInsertPoint(head);
+  llvm::PHINode* index = ir.CreatePHI(begin->getType(), 2);
+  index->addIncoming(begin, before);
+  std::vector<llvm::PHINode*> phis;
+  Values values;
+  for (Val value : carried) {
+    phis.push_back(ir.CreatePHI(value->getType(), 2));
+    phis.back()->addIncoming(value, before);
+    values.push_back(phis.back());
+  }
+  ir.CreateCondBr(ir.CreateICmpSLT(index, end), inside, after);
+
+  ir.SetInsertPoint(inside);
+  Values next = body(index, values);
+  if (next.size() != phis.size()) throw InternalError("a loop's body lost a value");
+  Val next_index = ir.CreateAdd(index, step, "", false, true);
+  llvm::BasicBlock* last = ir.GetInsertBlock();
+  llvm::BranchInst* back = ir.CreateBr(head);
+  index->addIncoming(next_index, last);
+  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], last);
+
+  // Bodies are long already.
+  llvm::LLVMContext& context = ir.getContext();
+  auto* option =
+      llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.disable"));
+  auto* marks = llvm::MDNode::getDistinct(context, {nullptr, option});
+  marks->replaceOperandWith(0, marks);
+  back->setMetadata(llvm::LLVMContext::MD_loop, marks);
+
+  ir.SetInsertPoint(after);
+  return values;
+}
+
+Values Builder::branch(Val condition, const std::function<Values()>& then,
+                       const std::function<Values()>& otherwise) {
+  if (!condition) return then();
+  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition))
+    return known->isOne() ? then() : otherwise();
+  llvm::BasicBlock *yes = block("then"), *no = block("else"), *after = block("join");
+  ir.CreateCondBr(condition, yes, no);
+  ir.SetInsertPoint(yes);
+  Values a = then();
+  llvm::BasicBlock* a_end = ir.GetInsertBlock();
+  ir.CreateBr(after);
+  ir.SetInsertPoint(no);
+  Values b = otherwise();
+  llvm::BasicBlock* b_end = ir.GetInsertBlock();
+  ir.CreateBr(after);
+  ir.SetInsertPoint(after);
+  if (a.size() != b.size()) throw InternalError("branches give different numbers of values");
+  Values joined;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) {
+      joined.push_back(a[i]);
+      continue;
+    }
+    llvm::PHINode* phi = ir.CreatePHI(a[i]->getType(), 2);
+    phi->addIncoming(a[i], a_end);
+    phi->addIncoming(b[i], b_end);
+    joined.push_back(phi);
+  }
+  return joined;
+}
+
+}  // namespace kiln::nvptx

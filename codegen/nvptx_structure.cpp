@@ -1,0 +1,314 @@
+// The kernel function, its interface, and structured control flow.
+//
+// void entry(parameters in the order of the slots): the entry block reads the thread's place and
+// computes the top-level scalars again, then the region follows.
+#include <fmt/format.h>
+#include <llvm/IR/DebugInfoMetadata.h>
+
+#include <set>
+
+#include "codegen/host_impl.h"
+#include "codegen/nvptx_emit_impl.h"
+#include "codegen/nvptx_ops_impl.h"
+#include "ir/error.h"
+#include "ir/layout/fragments.h"
+#include "ir/layout/text.h"
+#include "ir/walk.h"
+
+namespace kiln::nvptx {
+namespace {
+
+// The tensors that a launch writes.
+std::set<Value> written_tensors(const Kernel& kernel, const Op& launch) {
+  std::set<Value> written;
+  for (const Access& access : accesses_deep(kernel, launch))
+    if (access.effect != Effect::Read) written.insert(access.base);
+  return written;
+}
+
+}  // namespace
+
+Emitter::Emitter(const Kernel& kernel, const GpuTarget& target, llvm::Module& module)
+    : b(module, target, kernel.fast_math), kernel_(kernel), ranges_(kernel) {}
+
+std::shared_ptr<const Layout> Emitter::layout(const std::string& text) {
+  auto& known = layouts_[text];
+  if (!known) known = std::make_shared<const Layout>(parse_layout(text));
+  return known;
+}
+
+GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
+  auto& ir = b.ir;
+  warps_ = launch.integer("warps");
+  if (warps_ < 1) throw InternalError(launch.loc, "the launch has no number of warps");
+  GpuLaunch made{entry, slots_of(kernel_, launch), static_cast<int>(32 * warps_),
+                 static_cast<int>(launch.integer("shared"))};
+
+  std::vector<llvm::Type*> types;
+  for (const Slot& slot : made.slots)
+    types.push_back(slot.kind == Slot::Kind::Pointer
+                        ? static_cast<llvm::Type*>(ir.getPtrTy(kGlobal))
+                        : ir.getInt64Ty());
+  auto* function = llvm::Function::Create(llvm::FunctionType::get(ir.getVoidTy(), types, false),
+                                          llvm::Function::ExternalLinkage, entry, b.module);
+  function->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr("nvvm.reqntid", fmt::format("{},1,1", made.threads));
+  if (b.fast) function->addFnAttr("denormal-fp-math-f32", "preserve-sign");
+  start_locations(launch, *function);
+  ir.SetInsertPoint(llvm::BasicBlock::Create(ir.getContext(), "entry", function));
+
+  Val thread = b.call(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {});
+  lane_ = ir.CreateAnd(thread, b.i32(31));
+  warp_ = warps_ == 1 ? b.i32(0) : ir.CreateLShr(thread, b.i32(5));
+  if (made.shared_bytes > 0) {
+    auto* bytes = llvm::ArrayType::get(ir.getInt8Ty(), 0);
+    auto* variable = new llvm::GlobalVariable(
+        b.module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr, entry + "_shared",
+        nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
+    variable->setAlignment(llvm::Align(1024));
+    shared_ = variable;
+  }
+  emit_interface(launch, made.slots, *function);
+  static constexpr llvm::Intrinsic::ID kBlock[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x,
+                                                   llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
+                                                   llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z};
+  const Region& region = kernel_.region(launch.regions[0]);
+  for (size_t axis = 0; axis < region.args.size(); ++axis)
+    set(region.args[axis], b.call(kBlock[axis], {}));
+  emit_region(launch.regions[0]);
+  ir.CreateRetVoid();
+  return made;
+}
+
+void Emitter::emit_interface(const Op& launch, const std::vector<Slot>& slots,
+                             llvm::Function& function) {
+  auto& ir = b.ir;
+  auto argument = [&](Slot::Kind kind, const std::string& name, int axis = 0) -> llvm::Argument* {
+    for (size_t i = 0; i < slots.size(); ++i)
+      if (slots[i] == Slot{kind, name, axis}) return function.getArg(static_cast<unsigned>(i));
+    throw InternalError("no slot for '" + name + "'");
+  };
+  const std::set<Value> written = written_tensors(kernel_, launch);
+  for (OpId id : interface_of(kernel_, launch)) {
+    const Op& op = kernel_.op(id);
+    switch (op.code) {
+      case OpCode::Dim:
+        set(op.result, ir.CreateTrunc(argument(Slot::Kind::Dim, op.word("name")), ir.getInt32Ty()));
+        break;
+      case OpCode::Param: {
+        const DType dtype = kernel_.type(op.result).dtype;
+        Val bits = argument(Slot::Kind::Param, op.word("name"));
+        bits = ir.CreateTrunc(bits, ir.getIntNTy(static_cast<unsigned>(8 * size_of(dtype))));
+        set(op.result, b.from_memory(ir.CreateBitCast(bits, b.memory_type(dtype)), dtype));
+        break;
+      }
+      case OpCode::Tensor: {
+        const std::string& name = op.word("name");
+        llvm::Argument* pointer = argument(Slot::Kind::Pointer, name);
+        const size_t bytes = size_of(kernel_.type(op.result).dtype);
+        function.addParamAttr(pointer->getArgNo(), llvm::Attribute::getWithAlignment(
+                                                       ir.getContext(), llvm::Align(bytes)));
+        // Of what nobody writes, loads may go through the read-only path and move over barriers;
+        // `noalias` on the others would let LLVM move their accesses too.
+        if (!written.contains(op.result)) {
+          function.addParamAttr(pointer->getArgNo(), llvm::Attribute::NoAlias);
+          function.addParamAttr(pointer->getArgNo(), llvm::Attribute::ReadOnly);
+        }
+        Place place = tensor_place(op);
+        place.pointer = pointer;
+        Val mixed = ir.CreatePtrToInt(pointer, ir.getInt64Ty());
+        for (size_t axis = 0; axis + 1 < place.axes.size(); ++axis) {
+          Val stride = argument(Slot::Kind::Stride, name, static_cast<int>(axis));
+          place.axes[axis].stride = stride;
+          mixed = ir.CreateOr(mixed, ir.CreateMul(stride, b.i64(static_cast<int64_t>(bytes))));
+        }
+        place.aligned = ir.CreateICmpEQ(ir.CreateAnd(mixed, b.i64(15)), b.i64(0));
+        places_[op.result.id] = std::move(place);
+        break;
+      }
+      default: emit_op(op);
+    }
+  }
+}
+
+void Emitter::start_locations(const Op& launch, llvm::Function& function) {
+  if (!launch.loc.known()) return;
+  // Directives alone: with more, PTX says `.target …, debug` and ptxas stops optimising.
+  debug_ = std::make_unique<llvm::DIBuilder>(b.module);
+  llvm::DIFile* file = location_file(launch.loc.file);
+  debug_->createCompileUnit(llvm::dwarf::DW_LANG_C_plus_plus, file, "kiln", true, "", 0, "",
+                            llvm::DICompileUnit::DebugDirectivesOnly);
+  auto* type = debug_->createSubroutineType(debug_->getOrCreateTypeArray({}));
+  scope_ = debug_->createFunction(file, function.getName(), function.getName(), file,
+                                  static_cast<unsigned>(launch.loc.line), type, 0,
+                                  llvm::DINode::FlagZero, llvm::DISubprogram::SPFlagDefinition);
+  function.setSubprogram(scope_);
+  if (!b.module.getModuleFlag("Debug Info Version"))
+    b.module.addModuleFlag(llvm::Module::Warning, "Debug Info Version",
+                           llvm::DEBUG_METADATA_VERSION);
+  set_location(launch);
+}
+
+llvm::DIFile* Emitter::location_file(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return debug_->createFile(path, ".");
+  return debug_->createFile(path.substr(slash + 1), path.substr(0, slash));
+}
+
+void Emitter::set_location(const Op& op) {
+  if (!scope_ || !op.loc.known()) return;
+  llvm::DIScope* scope = scope_;
+  llvm::DIFile* file = location_file(op.loc.file);
+  if (file != scope_->getFile()) scope = debug_->createLexicalBlockFile(scope_, file, 0);
+  b.ir.SetCurrentDebugLocation(
+      llvm::DILocation::get(b.ir.getContext(), static_cast<unsigned>(op.loc.line), 0, scope));
+}
+
+Val Emitter::scalar(Value value) {
+  if (auto constant = constant_of(kernel_, value)) return b.constant(*constant);
+  auto it = scalars_.find(value.id);
+  if (it == scalars_.end()) throw InternalError("a scalar is used before its definition");
+  return it->second;
+}
+
+Fragment& Emitter::fragment(Value tile) {
+  auto it = fragments_.find(tile.id);
+  if (it == fragments_.end()) throw InternalError("not a fragment of this thread");
+  return it->second;
+}
+
+Fragment Emitter::new_fragment(DType dtype, std::shared_ptr<const Layout> layout) {
+  const auto registers = static_cast<size_t>(layout->registers());
+  return {dtype, std::move(layout), Values(registers, b.zero(dtype))};
+}
+
+void Emitter::barrier() {
+  b.call(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {b.i32(0)});
+}
+
+void Emitter::emit_region(RegionId region) {
+  for (OpId id : kernel_.region(region).ops) emit_op(kernel_.op(id));
+}
+
+void Emitter::emit_op(const Op& op) {
+  set_location(op);
+  switch (op.code) {
+    case OpCode::Const: return;  // scalar() makes it where it is used
+    case OpCode::For: return emit_for(op);
+    case OpCode::If: return emit_if(op);
+    case OpCode::Parallel: return emit_parallel(op);
+    case OpCode::Alloc: return emit_alloc(op);
+    case OpCode::Slice:
+      if (is_fragment(op.result)) throw InternalError(op.loc, "a slice of a fragment");
+      places_.erase(op.result.id);  // of another round
+      place(op.result);
+      return;
+    case OpCode::Copy: return emit_copy(op);
+    case OpCode::Fill: return emit_fill(op);
+    case OpCode::Load: return emit_load(op);
+    case OpCode::Store: return emit_store(op);
+    case OpCode::Gemm: return emit_gemm(op);
+    case OpCode::Reduce: return emit_reduce(op);
+    case OpCode::Convert: return emit_convert(op);
+    case OpCode::Barrier: return barrier();
+    case OpCode::WaitCopies:
+      b.call(llvm::Intrinsic::nvvm_cp_async_wait_group, {b.i32(op.integer("pending"))});
+      return;
+    default: break;
+  }
+  if (!info(op.code).pure)
+    throw InternalError(op.loc, fmt::format("the GPU tier cannot emit '{}'", info(op.code).name));
+  Values operands;
+  for (Value operand : op.operands) operands.push_back(scalar(operand));
+  set(op.result, scalar_op(b, kernel_, op, operands));
+}
+
+void Emitter::emit_alloc(const Op& op) {
+  const Type& type = kernel_.type(op.result);
+  const std::string& text = op.word("layout");
+  if (text.empty()) throw InternalError(op.loc, fmt::format("{} has no layout", str(type)));
+  if (type.space == Space::Fragment) {
+    fragments_.insert_or_assign(op.result.id, new_fragment(type.dtype, layout(text)));
+    return;
+  }
+  if (op.integer("offset") < 0 || !shared_)
+    throw InternalError(op.loc, fmt::format("{} has no place in shared memory", str(type)));
+  Place place;
+  place.dtype = type.dtype;
+  place.space = Space::Shared;
+  place.layout = layout(text);
+  place.pointer = b.ir.CreateConstGEP1_32(b.ir.getInt8Ty(), shared_,
+                                          static_cast<unsigned>(op.integer("offset")));
+  for (int64_t extent : type.shape)
+    place.axes.push_back(
+        {nullptr, b.i32(0), b.i32(0), b.i32(extent), b.i32(extent), extent, 0, extent});
+  places_[op.result.id] = std::move(place);
+}
+
+std::vector<Value> Emitter::written_outside(const Op& op) {
+  std::set<Value> written;
+  for (const Access& access : accesses_deep(kernel_, op))
+    if (access.effect != Effect::Read && fragments_.contains(access.base.id))
+      written.insert(access.base);
+  return {written.begin(), written.end()};
+}
+
+void Emitter::emit_for(const Op& op) {
+  auto& ir = b.ir;
+  // 64 bits: the index may pass 2^31 before it passes the end.
+  auto wide = [&](size_t operand) {
+    return ir.CreateSExt(scalar(op.operands[operand]), ir.getInt64Ty());
+  };
+  Val begin = wide(0), end = wide(1), step = wide(2);
+  // A step that is not positive would never end; such a loop runs nothing.
+  if (!llvm::isa<llvm::ConstantInt>(step))
+    end = ir.CreateSelect(ir.CreateICmpSGT(step, b.i64(0)), end, begin);
+  const std::vector<Value> tiles = written_outside(op);
+  Values after = b.loop(begin, end, step, registers_of(tiles), [&](Val index, const Values& now) {
+    set_registers(tiles, now);
+    set(kernel_.region(op.regions[0]).args[0], ir.CreateTrunc(index, ir.getInt32Ty()));
+    emit_scope(op.regions[0]);
+    return registers_of(tiles);
+  });
+  set_registers(tiles, after);
+}
+
+void Emitter::emit_if(const Op& op) {
+  const std::vector<Value> tiles = written_outside(op);
+  const Values before = registers_of(tiles);
+  auto branch = [&](size_t which) {
+    set_registers(tiles, before);
+    if (which < op.regions.size()) emit_scope(op.regions[which]);
+    return registers_of(tiles);
+  };
+  set_registers(tiles,
+                b.when(
+                    scalar(op.operands[0]), [&] { return branch(0); }, [&] { return branch(1); }));
+}
+
+// Tiles of a region end with it: an outer op does not carry their registers around.
+void Emitter::emit_scope(RegionId region) {
+  emit_region(region);
+  for (OpId id : kernel_.region(region).ops) {
+    const Op& op = kernel_.op(id);
+    if (op.code == OpCode::Alloc) fragments_.erase(op.result.id);
+  }
+}
+
+Values Emitter::registers_of(std::span<const Value> tiles) {
+  Values all;
+  for (Value tile : tiles) {
+    const Values& registers = fragment(tile).registers;
+    all.insert(all.end(), registers.begin(), registers.end());
+  }
+  return all;
+}
+
+void Emitter::set_registers(std::span<const Value> tiles, std::span<const Val> registers) {
+  size_t next = 0;
+  for (Value tile : tiles)
+    for (Val& reg : fragment(tile).registers) reg = registers[next++];
+}
+
+}  // namespace kiln::nvptx
