@@ -116,6 +116,9 @@ void Emitter::emit_op(const Op& op) {
     case OpCode::Slice: places_[op.result.id] = slice_place(op); return;
     case OpCode::Copy:
       return emit_copy(place(op.operands[0]), place(op.operands[1]), op.real("pad"));
+    case OpCode::Convert: return emit_copy(place(op.operands[0]), place(op.operands[1]), 0);
+    case OpCode::Barrier:  // a block is one thread here, and copies are done when they are issued
+    case OpCode::WaitCopies: return;
     case OpCode::Fill:
       return emit_fill(place(op.operands[1]), scalar(op.operands[0]),
                        kernel_.type(op.operands[0]).dtype);

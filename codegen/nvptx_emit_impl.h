@@ -20,10 +20,11 @@ namespace kiln::nvptx {
 
 // One axis of a tensor, shared tile or view. Positions and extents are i32, strides i64.
 struct Axis {
-  Val stride = nullptr;               // of a tensor, in elements; null for a shared tile
-  Val start = nullptr;                // of the view, in the base
-  Val low = nullptr, high = nullptr;  // what all views of the chain and the base hold, in the base
-  Val extent = nullptr;               // of the view; a constant unless `size` is kDynamic
+  Val stride = nullptr;  // of a tensor, in elements; null for a shared tile
+  Val start = nullptr;   // of the view, in the base
+  // What the base and the views before this one all hold, in the base; of a base, all of it.
+  Val low = nullptr, high = nullptr;
+  Val extent = nullptr;  // of the view; a constant unless `size` is kDynamic
   int64_t size = 0;
   // Indices of the view in [sure_begin, sure_end) are inside whatever happens at run time.
   int64_t sure_begin = 0, sure_end = 0;
@@ -108,13 +109,13 @@ class Emitter {
   void emit_reduce(const Op& op);    // nvptx_reduce.cpp
   void emit_convert(const Op& op);   // nvptx_relayout.cpp
 
-  // Inside a parallel: the loop, the register being run, its coordinate.
+  // Inside a parallel: the point that is being run.
   struct Point {
-    const Op* loop = nullptr;
-    std::shared_ptr<const Layout> layout;
-    int64_t reg = 0;
-    Values coordinate;
     Val valid = nullptr;  // the point is one of the loop's; null: surely
+    Val first = nullptr;  // of all threads that run it, this is the one that writes memory
+    int64_t reg = 0;      // of the loop's layout
+    // By load or store of a fragment: local_registers (ir/layout/locality.h).
+    std::unordered_map<const Op*, std::vector<int>> registers;
   };
 
  private:
@@ -130,6 +131,8 @@ class Emitter {
   void start_locations(const Op& launch, llvm::Function& function);
   llvm::DIFile* location_file(const std::string& path);
   void set_location(const Op& op);
+  Val load_register(const Op& op);  // nvptx_parallel.cpp
+  void store_register(const Op& op, Val value);
 
   const Kernel& kernel_;
   Ranges ranges_;

@@ -15,6 +15,7 @@ Val pack_rounded(Builder& b, Val low, Val high, DType to);
 Val scalar_op(Builder& b, const Kernel& kernel, const Op& op, std::span<const Val> operands);
 // max, min, add, … of two values of one dtype, as the op of that code means them.
 Val binary(Builder& b, OpCode code, DType dtype, Val x, Val y, bool fast = false);
+Val absolute(Builder& b, DType dtype, Val x);  // op `abs`
 
 // exp, exp2, log, log2, sqrt, rsqrt, tanh of f32 and f64 values. nvptx_math.cpp
 Val math(Builder& b, OpCode code, DType dtype, Val x, bool fast);

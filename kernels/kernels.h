@@ -7,3 +7,4 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/registry.h"
 #include "kernels/row_softmax/row_softmax.h"
+#include "kernels/tile_copy/tile_copy.h"

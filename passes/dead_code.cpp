@@ -1,6 +1,7 @@
 // Marks what contributes to a tensor, then drops the rest. A write to a tile contributes if
 // something that contributes reads the tile: a tile that only feeds itself goes as well. Launches
-// and the interface stay: they are the kernel's shape to its callers.
+// and the interface stay: they are the kernel's shape to its callers. So do barriers and waits, and
+// the cp_async copies that waits count.
 #include <unordered_map>
 #include <unordered_set>
 
@@ -35,9 +36,7 @@ class Marker {
     for (OpId id : kernel_.region(region).ops) {
       const Op& op = kernel_.op(id);
       around_[id.id] = around;
-      bool is_interface = op.code == OpCode::Dim || op.code == OpCode::Param ||
-                          op.code == OpCode::Tensor || op.code == OpCode::Launch;
-      bool contributes = is_interface;
+      bool contributes = always_stays(op);
       for (const Access& access : accesses(kernel_, op)) {
         if (access.effect == Effect::Read) continue;
         writers_[access.base.id].push_back(id);
@@ -45,6 +44,19 @@ class Marker {
       }
       if (contributes) mark(id);
       for (RegionId inner : op.regions) survey(inner, id);
+    }
+  }
+
+  static bool always_stays(const Op& op) {
+    switch (op.code) {
+      case OpCode::Dim:
+      case OpCode::Param:
+      case OpCode::Tensor:
+      case OpCode::Launch:
+      case OpCode::Barrier:
+      case OpCode::WaitCopies: return true;
+      case OpCode::Copy: return op.word("instruction") == "cp_async";
+      default: return false;
     }
   }
 

@@ -2,8 +2,12 @@
 // their layouts and for the code generator.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "ir/kernel.h"
 #include "ir/layout/fragments.h"
+#include "passes/gpu_target.h"
 
 namespace kiln {
 
@@ -11,6 +15,17 @@ struct GemmShape {
   int64_t m, n, k;
 };
 GemmShape gemm_shape(const Kernel& kernel, const Op& gemm);
+
+// How `warps` warps share the rows and columns of c, as the op's policy says.
+WarpGrid gemm_warps(const Kernel& kernel, const Op& gemm, int64_t warps);
+
+// With which dtype of a and b mma.sync can do a gemm: their own, or f16 for 8-bit floats that the
+// target's mma does not take (f16 holds all of them). None: `why_not` says why, in words.
+struct MmaSupport {
+  std::optional<DType> operands;
+  std::string why_not;
+};
+MmaSupport mma_support(const Kernel& kernel, const Op& gemm, const GpuTarget& target);
 
 struct GemmPlan {
   GemmShape shape;

@@ -42,7 +42,7 @@ void common_subexpressions(Kernel& kernel);
 void hoist_invariants(Kernel& kernel);
 
 // Removes pure ops without uses, tiles that are only written and what writes them, empty structure.
-// needs: nothing · leaves: every op contributes to a tensor.
+// needs: nothing · leaves: every op contributes to a tensor, or synchronises.
 void dead_code(Kernel& kernel);
 
 // ---- GPU tiers. `kernel.target` names the GPU (gpu_target.h)
@@ -62,6 +62,11 @@ void choose_instructions(Kernel& kernel);
 // needs: choose_instructions · leaves: all layouts set; every op finds what it reads in the threads
 // that need it; reduce has its scratch.
 void infer_layouts(Kernel& kernel);
+
+// Moves cp_async copies up, past work that does not depend on them, to be under way meanwhile; not
+// if shared memory would no longer do.
+// needs: infer_layouts · leaves: the same results.
+void issue_copies_early(Kernel& kernel);
 
 // Places shared tiles in the block's shared memory; tiles that are never alive together share.
 // needs: infer_layouts · leaves: `offset` of shared tiles and `shared` of launches set. UserError

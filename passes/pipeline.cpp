@@ -56,6 +56,8 @@ const std::vector<Pass>& all_passes() {
       {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on"},
       {"infer_layouts", infer_layouts, "layouts of tiles and loops, and conversions between them"},
       {"insert_barriers", insert_barriers, "barriers and waits between conflicting accesses"},
+      {"issue_copies_early", issue_copies_early,
+       "cp_async copies before work that can overlap them"},
       {"lower_selected", lower_selected, "selected loops to serial loops with a test"},
       {"plan_shared_memory", plan_shared_memory, "places of shared tiles"},
       {"simplify", simplify, "folds constants, identities, constant branches, short loops"},
@@ -98,7 +100,7 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
   static const std::vector<Pass> sm80 = [] {
     std::vector<Pass> list = host;
     for (const Pass& pass : passes({"slices_through_shared", "choose_instructions", "infer_layouts",
-                                    "plan_shared_memory", "insert_barriers"}))
+                                    "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();

@@ -1,5 +1,7 @@
 #include "runtime/compile.h"
 
+#include <fmt/format.h>
+
 #include <deque>
 #include <functional>
 #include <future>
@@ -78,7 +80,8 @@ Compiled compile(Device& device, const Kernel& kernel) {
   Stopwatch watch;
   verify(kernel);
   auto signature = std::make_shared<Signature>(std::make_shared<Kernel>(canonical(kernel)));
-  std::string key = device.target() + " " + hash(signature->kernel());
+  std::string key =
+      fmt::format("{} {} {}", device.name(), device.target(), hash(signature->kernel()));
   double canonical_ms = watch.lap_ms();
   Code code = MemoryCache::instance().get(key, [&]() -> Code {
     note_canonical(canonical_ms);

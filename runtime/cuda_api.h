@@ -98,6 +98,8 @@ enum class PointerAttribute : int { MemoryType = 2, IsManaged = 8, DeviceOrdinal
 
 enum class MemoryType : unsigned { None = 0, Host = 1, Device = 2 };  // None: unknown to CUDA
 
+enum class CaptureStatus : int { None = 0, Active = 1, Invalidated = 2 };
+
 enum class JitOption : int {
   InfoLog = 3,
   InfoLogSize = 4,

@@ -44,6 +44,10 @@ class PointerCheck {
   explicit PointerCheck(const Context& context) : context_(context) {}
   PointerCheck(const PointerCheck&) = delete;
 
+  // After memory was given back: its pages may become someone else's.
+  void forget() {
+    for (auto& page : pages_) page.store(0, std::memory_order_relaxed);
+  }
   // UserError naming `what` if the pointer is not this device's memory.
   void operator()(const void* pointer, std::string_view what) {
     const uintptr_t page = page_of(pointer);
@@ -57,8 +61,8 @@ class PointerCheck {
   }
   void look_up(const void* pointer, std::string_view what);
 
-  // Device memory is mapped in pages of 2 MiB, so no page belongs to two. A page that is given back
-  // and reused by something else is trusted wrongly; then the kernel's fault tells.
+  // Device memory is mapped in pages of 2 MiB, so no page belongs to two. A page that others
+  // give back and that something else gets is trusted wrongly; then the kernel's fault tells.
   static constexpr int kPageBits = 21;
   static constexpr size_t kEntries = 512;
   const Context& context_;

@@ -2,22 +2,52 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "ir/error.h"
+#include "runtime/cuda_device.h"
 #include "runtime/host_device.h"
 #include "runtime/interpreter_device.h"
+#include "runtime/stats.h"
 
 namespace kiln {
 
+double Device::time_ms(const Executable& executable, const Bindings& bindings, int repetitions) {
+  synchronize();
+  Stopwatch watch;
+  for (int i = 0; i < repetitions; ++i) executable.run(bindings);
+  synchronize();
+  return watch.lap_ms() / repetitions;
+}
+
 const std::vector<std::string_view>& device_names() {
-  static const std::vector<std::string_view> names = {"host", "interpreter"};
+  static const std::vector<std::string_view> names = {"host", "interpreter", "cuda"};
   return names;
 }
 
 Device& device(std::string_view name) {
+  constexpr std::string_view kNumbered = "cuda:";
   if (name == "host") return host_device();
   if (name == "interpreter") return interpreter_device();
+  if (name == "cuda") return cuda_device();
+  if (name.starts_with(kNumbered)) {
+    int ordinal = -1;
+    const char* end = name.data() + name.size();
+    auto [rest, error] = std::from_chars(name.data() + kNumbered.size(), end, ordinal);
+    if (error == std::errc() && rest == end) return cuda_device(ordinal);
+  }
   throw UserError(fmt::format("there is no device '{}'", name),
-                  fmt::format("one of {}", fmt::join(device_names(), ", ")));
+                  fmt::format("one of {}, cuda:1, …", fmt::join(device_names(), ", ")));
+}
+
+std::vector<std::string> usable_devices() {
+  std::vector<std::string> names = {"host", "interpreter"};
+  try {
+    for (int i = 0; i < cuda::device_count(); ++i)
+      if (cuda::device_properties(i).usable()) names.push_back(fmt::format("cuda:{}", i));
+  } catch (const DeviceError&) {
+  }
+  return names;
 }
 
 }  // namespace kiln

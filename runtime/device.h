@@ -16,14 +16,15 @@ namespace kiln {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Checks nothing: runtime/launch.h does. Tensors are device memory; workspaces are made here.
+  // Runs to the end. runtime/launch.h has checked the bindings, but for where their memory is;
+  // tensors are device memory, workspaces are made here.
   virtual void run(const Bindings& bindings) const = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const = 0;    // "host", "interpreter"
+  virtual std::string_view name() const = 0;    // "host", "interpreter", "cuda:0"
   virtual std::string description() const = 0;  // one line for people
   virtual std::string target() const = 0;       // what code depends on: CPU and features, or SM
   virtual void* allocate(size_t bytes) = 0;     // DeviceError naming the size if there is none
@@ -33,11 +34,17 @@ class Device {
   virtual void synchronize() = 0;
   // `kernel` is as traced (canonical). From the disk cache if it can, see runtime/cache.h.
   virtual std::unique_ptr<Executable> compile(const Kernel& kernel) = 0;
+  // What one run takes, the mean of `repetitions` one after the other. On a GPU the device's own
+  // time from the first launch to the end of the last.
+  virtual double time_ms(const Executable& executable, const Bindings& bindings, int repetitions);
 };
 
-// By name: "host", "interpreter". UserError listing what there is. The devices live as long as the
-// process.
+// By name: "host", "interpreter", "cuda" (the GPU that KILN_CUDA_DEVICE says), "cuda:1". UserError
+// listing the names, DeviceError if there is no such GPU or no driver. The devices live as long as
+// the process.
 Device& device(std::string_view name);
 const std::vector<std::string_view>& device_names();
+// Those that can be used here and now: "host", "interpreter", "cuda:0", ….
+std::vector<std::string> usable_devices();
 
 }  // namespace kiln

@@ -9,12 +9,12 @@
 #include "codegen/host.h"
 #include "ir/canon.h"
 #include "ir/error.h"
-#include "ir/print.h"
 #include "passes/pipeline.h"
 #include "runtime/cache.h"
 #include "runtime/dump.h"
 #include "runtime/host_artifact.h"
 #include "runtime/host_memory.h"
+#include "runtime/lowering.h"
 #include "runtime/stats.h"
 #include "runtime/thread_pool.h"
 #include "runtime/version.h"
@@ -138,20 +138,6 @@ std::unique_ptr<Executable> load(const Kernel& kernel, const std::string& bytes)
   }
 }
 
-Kernel lower(const Kernel& kernel, Dump& dump) {
-  Kernel lowered = kernel;
-  PassOptions options;
-  int stage = 0;
-  if (dump) {
-    dump.write("00_traced.tile", print(lowered));
-    options.after_each = [&](const PassRun& pass, const Kernel& now) {
-      dump.write(fmt::format("{:02}_{}.tile", ++stage, pass.name), print(now));
-    };
-  }
-  run_passes(lowered, pipeline_for(Tier::Host), options);
-  return lowered;
-}
-
 class HostDevice : public HostMemoryDevice {
  public:
   std::string_view name() const override { return "host"; }
@@ -174,15 +160,15 @@ class HostDevice : public HostMemoryDevice {
         }
 
     watch.lap_ms();
-    Kernel lowered = lower(kernel, dump);
+    Kernel kernel_for_cpu = lowered(kernel, Tier::Host, "", &dump);
     double passes_ms = watch.lap_ms();
-    HostObject object = compile_host(lowered);
+    HostObject object = compile_host(kernel_for_cpu);
     double codegen_ms = watch.lap_ms();
     auto executable = std::make_unique<HostKernel>(kernel, object);
     count_compilation(passes_ms, codegen_ms, watch.lap_ms());
     if (dump) {
-      dump.write("host.ll", host_llvm_ir(lowered));
-      dump.write("host.s", host_assembly(lowered));
+      dump.write("host.ll", host_llvm_ir(kernel_for_cpu));
+      dump.write("host.s", host_assembly(kernel_for_cpu));
     }
     if (cache) cache->store(key, encode(object));
     return executable;

@@ -40,4 +40,9 @@ void note_canonical(double milliseconds) {
   stats.canonical_ms = milliseconds;
 }
 
+void note_complaint(const std::string& text) {
+  std::lock_guard lock(mutex);
+  stats.complaint = text;
+}
+
 }  // namespace kiln

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "ir/error.h"
 #include "ir/layout/banks.h"
@@ -29,7 +30,20 @@ struct TermUse {
     if (exclusive) return (c & bits & (term.divisor * term.extent - 1)) == 0;
     return c % term.divisor + largest_below < term.divisor;
   }
+  // All bits that any thread sets in the offset, of a term of the atom.
+  int64_t offset_bits() const {
+    int64_t all = 0;
+    for (int64_t i = 1; i < term.extent; i *= 2)
+      if (bits & (term.divisor * i)) all |= term.stride * i;
+    return all;
+  }
 };
+
+bool shares_bits(const std::vector<Term>& terms, const Term& term) {
+  return std::any_of(terms.begin(), terms.end(), [&](const Term& other) {
+    return !(other == term) && (other.bits() & term.bits());
+  });
+}
 
 // Do the images of registers and of threads have no bit in common, so that they add up?
 bool registers_add(const Layout& fragment) {
@@ -43,41 +57,61 @@ bool registers_add(const Layout& fragment) {
   return true;
 }
 
-std::vector<TermUse> term_uses(const Formula& offset, const Layout& fragment) {
-  std::vector<TermUse> uses;
-  for (const Term& term : offset.atom) uses.push_back({term, !offset.is_sum()});
-  for (const Term& term : offset.digits) uses.push_back({term, false});
+// By axis: what the threads make of it, wherever the fragment begins.
+std::vector<std::set<int64_t>> thread_coordinates(const Layout& fragment, const Coordinate& stored,
+                                                  const Coordinate& origins) {
+  const Coordinate needed = fragment.padded_shape();
+  std::vector<std::set<int64_t>> at_zero(needed.size()), all(needed.size());
   for (int64_t warp = 0; warp < fragment.warps(); ++warp)
     for (int64_t lane = 0; lane < fragment.extent(Resource::Lane); ++lane) {
       const Coordinate t = fragment.coordinate({.lane = lane, .warp = warp});
-      for (TermUse& use : uses) use.add_thread(t[static_cast<size_t>(use.term.source)]);
+      for (size_t axis = 0; axis < t.size(); ++axis) at_zero[axis].insert(t[axis]);
     }
-  return uses;
+  for (size_t axis = 0; axis < all.size(); ++axis) {
+    const int64_t step = origins.empty() || origins[axis] == 0 ? stored[axis] : origins[axis];
+    for (int64_t origin = 0; origin + needed[axis] <= stored[axis]; origin += step)
+      for (const int64_t t : at_zero[axis]) all[axis].insert(origin + t);
+  }
+  return all;
 }
 
 }  // namespace
 
-std::optional<std::vector<OffsetStep>> offset_steps(const Layout& fragment, const Layout& shared) {
+std::optional<std::vector<OffsetStep>> offset_steps(const Layout& fragment, const Layout& shared,
+                                                    const Coordinate& origins) {
   const Coordinate needed = fragment.padded_shape(), stored = shared.padded_shape();
   for (size_t axis = 0; axis < needed.size(); ++axis)
     if (needed[axis] > stored.at(axis)) return std::nullopt;
   if (!shared.is_injective() || !registers_add(fragment)) return std::nullopt;
 
-  // Without a swizzle the atom adds up too. With one it must stay below every digit's stride.
+  // Terms of the atom that share a bit with another are combined by exclusive or, by a swizzle; the
+  // rest adds up, and must keep off those bits.
   const Formula offset = owner_formula(shared, Resource::Offset);
-  const Formula atom{offset.sources, offset.atom, {}}, digits{offset.sources, {}, offset.digits};
-  const bool sum = offset.is_sum();
   const int64_t atom_size = int64_t{1} << shared.atom()[Resource::Offset].size();
   for (const Digit& digit : shared.digits())
-    if (!sum && digit.stride % atom_size != 0) return std::nullopt;
+    if (!offset.is_sum() && digit.stride % atom_size != 0) return std::nullopt;
 
-  const std::vector<TermUse> uses = term_uses(offset, fragment);
+  const auto threads = thread_coordinates(fragment, stored, origins);
+  std::vector<TermUse> uses;
+  for (const Term& term : offset.atom) uses.push_back({term, shares_bits(offset.atom, term)});
+  for (const Term& term : offset.digits) uses.push_back({term, false});
+  Formula swizzle{offset.sources, {}, {}};
+  int64_t base_bits = 0;  // of the swizzle, in any thread's offset
+  for (TermUse& use : uses) {
+    for (const int64_t t : threads[static_cast<size_t>(use.term.source)]) use.add_thread(t);
+    if (!use.exclusive) continue;
+    swizzle.atom.push_back(use.term);
+    base_bits |= use.offset_bits();
+  }
   std::vector<OffsetStep> steps;
   for (int64_t reg = 0; reg < fragment.registers(); ++reg) {
     const Coordinate c = fragment.coordinate({.reg = reg});
     for (const TermUse& use : uses)
       if (!use.splits(c[static_cast<size_t>(use.term.source)])) return std::nullopt;
-    steps.push_back(sum ? OffsetStep{0, offset(c)} : OffsetStep{atom(c), digits(c)});
+    // What is 0 in every thread may be added as well: the fewer bits are flipped, the more
+    // registers share an address.
+    const int64_t flip = swizzle(c) & base_bits;
+    steps.push_back({flip, offset(c) - flip});
   }
   return steps;
 }

@@ -21,9 +21,11 @@ struct OffsetStep {
 };
 
 // One step for each register of `fragment`, over any tile that contains `fragment`'s padded tile,
-// stored injectively as `shared`. Nothing if no constants are right for all threads: then each
-// register's offset is owner_formula of its coordinate.
-std::optional<std::vector<OffsetStep>> offset_steps(const Layout& fragment, const Layout& shared);
+// stored injectively as `shared`. The fragment may begin at any multiple of `origins` (one an axis;
+// 0, or left out: at 0) where it stays inside. Nothing if no constants are right for all threads
+// and beginnings: then each register's offset is owner_formula of its coordinate.
+std::optional<std::vector<OffsetStep>> offset_steps(const Layout& fragment, const Layout& shared,
+                                                    const Coordinate& origins = {});
 
 // The largest vector along `axis` that is consecutive registers as well as consecutive offsets, of
 // at most `limit` elements.

@@ -7,13 +7,6 @@
 namespace kiln {
 namespace {
 
-// All bits that a term of the atom can set.
-int64_t bits_of(const Term& term) {
-  int64_t bits = 0;
-  for (int64_t i = 1; i < term.extent; i *= 2) bits |= term.stride * i;
-  return bits;
-}
-
 // Adds the image of the source's bit `bit` to the terms: as a part of the last term if that is the
 // next bit with the image shifted by one, and the multiplication stays free of carries.
 void add_bit(std::vector<Term>& terms, int source, size_t bit, int64_t image) {
@@ -22,7 +15,7 @@ void add_bit(std::vector<Term>& terms, int source, size_t bit, int64_t image) {
   if (!terms.empty()) {
     Term& last = terms.back();
     if (last.source == source && last.divisor * last.extent == value &&
-        last.stride * last.extent == image && (bits_of(last) & image) == 0) {
+        last.stride * last.extent == image && (last.bits() & image) == 0) {
       last.extent *= 2;
       return;
     }
@@ -43,8 +36,8 @@ void join(Formula& formula) {
       const Term low = formula.atom[i];
       int64_t others = 0;
       for (size_t j = 0; j < formula.atom.size(); ++j)
-        if (j != i) others |= bits_of(formula.atom[j]);
-      if (!continues(low, digit) || (bits_of(low) & others)) continue;
+        if (j != i) others |= formula.atom[j].bits();
+      if (!continues(low, digit) || (low.bits() & others)) continue;
       digit = {low.source, low.divisor, low.extent * digit.extent, low.stride};
       formula.atom.erase(formula.atom.begin() + static_cast<std::ptrdiff_t>(i));
       break;
@@ -64,6 +57,12 @@ std::string str(const Term& term, Formula::Sources sources) {
 
 }  // namespace
 
+int64_t Term::bits() const {
+  int64_t bits = 0;
+  for (int64_t i = 1; i < extent; i *= 2) bits |= stride * i;
+  return bits;
+}
+
 int64_t Formula::operator()(std::span<const int64_t> values) const {
   int64_t low = 0, high = 0;
   for (const Term& term : atom) low ^= term(values[static_cast<size_t>(term.source)]);
@@ -79,8 +78,8 @@ int64_t Formula::operator()(const Owner& owner) const {
 bool Formula::is_sum() const {
   int64_t seen = 0;
   for (const Term& term : atom) {
-    if (seen & bits_of(term)) return false;
-    seen |= bits_of(term);
+    if (seen & term.bits()) return false;
+    seen |= term.bits();
   }
   return true;
 }

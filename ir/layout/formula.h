@@ -24,6 +24,7 @@ struct Term {
   int64_t stride = 1;
 
   int64_t operator()(int64_t value) const { return value / divisor % extent * stride; }
+  int64_t bits() const;  // of an atom's term: all that any value sets
   bool operator==(const Term&) const = default;
 };
 

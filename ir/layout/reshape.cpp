@@ -28,9 +28,10 @@ Layout drop_register_copies(const Layout& layout) {
   std::erase_if(parts.digits, [&](const Digit& digit) {
     return digit.resource == Resource::Reg && digit.axis == kNoAxis;
   });
-  for (const Digit& digit : layout.digits())
-    if (digit.resource == Resource::Reg && digit.axis == kNoAxis)
-      remove_registers(parts, digit.stride, digit.extent);
+  // The largest stride first, so that those to come are still what they were.
+  for (auto digit = layout.digits().rbegin(); digit != layout.digits().rend(); ++digit)
+    if (digit->resource == Resource::Reg && digit->axis == kNoAxis)
+      remove_registers(parts, digit->stride, digit->extent);
 
   Images kept;
   std::vector<uint64_t> independent;

@@ -33,14 +33,15 @@ struct AttentionConfig {
 
   bool operator==(const AttentionConfig&) const = default;
 };
-// UserError naming the field, its legal values and what it is; returns it with the tile filled in.
-AttentionConfig validated(AttentionConfig config);
+// UserError naming the field, its legal values and what it is; returns it with the tile filled in,
+// for a device's target().
+AttentionConfig validated(AttentionConfig config, std::string_view target = "host");
 
-// Tile extents for the host: divisors of the blocks.
+// Tile extents: divisors of the blocks.
 struct TileShape {
   int64_t m = 0, n = 0;
 };
-TileShape tile_for(const AttentionConfig& config);
+TileShape tile_for(const AttentionConfig& config, std::string_view target = "host");
 // The configurations that are measured and tested one by one.
 std::span<const AttentionConfig> shipped_attention_configs();
 
@@ -67,6 +68,8 @@ class BlockSparseAttention {
  public:
   // Only checks and launches.
   void operator()(const AttentionArgs& args) const;
+  Bindings bind(const AttentionArgs& args) const;  // checked, for compiled()
+  const Compiled& compiled() const { return compiled_; }
   const AttentionConfig& config() const { return config_; }
 
  private:

@@ -31,11 +31,16 @@ int64_t tile_of(int64_t block) {
 
 }  // namespace
 
-TileShape tile_for(const AttentionConfig& config) {
-  return {tile_of(config.block_m), tile_of(config.block_n)};
+TileShape tile_for(const AttentionConfig& config, std::string_view target) {
+  TileShape tile{tile_of(config.block_m), tile_of(config.block_n)};
+  // A GPU's warps share the keys that they read: more rows a block, as far as registers go.
+  if (target.find("sm_") != target.npos && config.dtype != F32 && config.dim_v <= 128 &&
+      config.block_m == 128)
+    tile.m = 128;
+  return tile;
 }
 
-AttentionConfig validated(AttentionConfig config) {
+AttentionConfig validated(AttentionConfig config, std::string_view target) {
   if (config.dtype != F16 && config.dtype != BF16 && config.dtype != F32)
     throw UserError(fmt::format("dtype: expected f16, bf16 or f32, got {}", name(config.dtype)));
   require_step("dim", config.dim, 16, 256);
@@ -44,7 +49,7 @@ AttentionConfig validated(AttentionConfig config) {
   require_step("block_n", config.block_n, 16, 128);
   if (config.stages < 0 || config.stages > 8)
     throw UserError(fmt::format("stages: expected 0 to 8, got {}", config.stages));
-  TileShape tile = tile_for(config);
+  TileShape tile = tile_for(config, target);
   if (!config.tile_m) config.tile_m = tile.m;
   if (!config.tile_n) config.tile_n = tile.n;
   require_tile("tile_m", config.tile_m, "block_m", config.block_m);

@@ -113,11 +113,15 @@ BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
 }
 
 BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config) {
-  AttentionConfig complete = validated(config);
+  AttentionConfig complete = validated(config, device.target());
   return {complete, compile(device, block_sparse_attention_kernel(complete))};
 }
 
 void BlockSparseAttention::operator()(const AttentionArgs& args) const {
+  compiled_.executable()->run(bind(args));
+}
+
+Bindings BlockSparseAttention::bind(const AttentionArgs& args) const {
   check(config_, args);
   Arguments arguments;
   arguments.tensor("q", args.q).tensor("k", args.k).tensor("v", args.v).tensor("o", args.o);
@@ -126,7 +130,7 @@ void BlockSparseAttention::operator()(const AttentionArgs& args) const {
   if (args.indices) arguments.tensor("indices", *args.indices);
   if (args.lse) arguments.tensor("lse", *args.lse);
   arguments.param("scale", scale_of(config_, args));
-  compiled_(arguments);
+  return kiln::bind(compiled_.signature(), arguments);
 }
 
 }  // namespace kiln

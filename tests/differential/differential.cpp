@@ -1,6 +1,8 @@
 // Differential fuzzing: random tile programs run on a device, on the interpreter, and on the
 // interpreter after random passes, and must agree bit for bit. A failure is reduced and written as
 // a `.tile` file that this program replays.
+#include "tests/differential/differential.h"
+
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <iostream>
 #include <span>
 #include <sstream>
+#include <thread>
 
 #include "ir/canon.h"
 #include "ir/error.h"
@@ -23,6 +26,7 @@
 #include "tests/differential/generator.h"
 #include "tests/differential/random.h"
 #include "tests/differential/reducer.h"
+#include "tests/support/on_device.h"
 #include "tests/support/random_bindings.h"
 
 namespace kiln::differential {
@@ -72,21 +76,29 @@ std::string disagreement(const Case& c, Run&& run) {
 }
 
 std::string check_device(const Case& c, Device& target) {
-  return disagreement(
-      c, [&](const Bindings& bindings) { target.compile(c.program.kernel)->run(bindings); });
+  return disagreement(c, [&](const Bindings& bindings) {
+    testing::run_on(target, *target.compile(c.program.kernel), bindings);
+  });
 }
 
-// The canonical form, and some passes in any order, keep the results.
+// The canonical form, and some passes in any order, keep the results; so does a GPU tier's whole
+// pipeline, whose passes have an order.
 std::string check_passes(const Case& c) {
   Random random(c.seed);
   std::vector<Pass> passes;
   std::string names;
   for (int64_t left = random.between(1, 8); left > 0; --left) {
-    passes.push_back(random.pick(all_passes()));
+    passes.push_back(random.pick(pipeline_for(Tier::Host)));
     names += fmt::format(" {}", passes.back().name);
   }
   Kernel kernel = canonical(c.program.kernel);
   if (hash(kernel) != hash(c.program.kernel)) return "the canonical form has another hash";
+  if (random.chance(50)) {
+    const auto& tier = pipeline_for(Tier::Sm80);
+    passes.insert(passes.end(), tier.begin(), tier.end());
+    kernel.target = random.pick({"sm_80", "sm_90"});
+    names += fmt::format(" and those of {}", kernel.target);
+  }
   run_passes(kernel, passes, {.verify_each = true, .after_each = {}});
   std::string wrong =
       disagreement(c, [&](const Bindings& bindings) { interpret(kernel, bindings); });
@@ -149,9 +161,29 @@ std::string guarded(const std::function<std::string()>& check) {
   return result;
 }
 
+// On a GPU: only what runs there, in this process (a GPU's context does not survive a fork), and in
+// several threads, since most of the time goes into the driver's compiler.
+std::string check_on_gpu(std::span<const Case> cases, Device& target) {
+  std::vector<std::string> wrong(cases.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < cases.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        wrong[i] = check_device(cases[i], target);
+      } catch (const std::exception& error) {
+        wrong[i] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& one : wrong)
+    if (!one.empty()) return one;
+  return "";
+}
+
 // All that is checked of some programs, in one child process because a new one is slow at first;
 // empty if nothing is wrong.
 std::string check(std::span<const Case> cases, Device& target) {
+  if (!testing::uses_host_memory(target)) return check_on_gpu(cases, target);
   return guarded([&]() -> std::string {
     for (const Case& c : cases) {
       verify(c.program.kernel);
@@ -230,6 +262,8 @@ void report(const Case& c, const std::string& wrong, Device& target, const std::
              path, check(reduced, target), text_of(reduced));
 }
 
+}  // namespace
+
 int run(int argc, char** argv) {
   CLI::App app{"Random tile programs on a device and on the interpreter"};
   int programs = 1000;
@@ -286,15 +320,4 @@ int run(int argc, char** argv) {
   return failed == 0 ? 0 : 1;
 }
 
-}  // namespace
 }  // namespace kiln::differential
-
-int main(int argc, char** argv) {
-  setenv("KILN_CACHE", "off", 0);  // no program comes twice
-  try {
-    return kiln::differential::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-    return 2;
-  }
-}

@@ -169,3 +169,47 @@ TEST_CASE("access: a thread's registers are constants away from its first") {
   // Padding beyond the shared tile.
   check(mma_operand_a(8, 64, kMma16BitK16, {1, 1, 1}), swizzled({8, 64}, 2, 128), false);
 }
+
+TEST_CASE("shared tiles: a fragment that begins at any multiple of its origins") {
+  const auto check = [](const Layout& fragment, const Layout& shared, const Coordinate& origins,
+                        bool expected) {
+    INFO(str(fragment) << "\n" << str(shared) << "\norigins " << tuple_text(origins));
+    const auto steps = offset_steps(fragment, shared, origins);
+    REQUIRE(steps.has_value() == expected);
+    if (!steps) return;
+    const Coordinate needed = fragment.padded_shape(), stored = shared.padded_shape();
+    for_each_coordinate(stored, [&](const Coordinate& begin) {
+      for (size_t axis = 0; axis < begin.size(); ++axis) {
+        const bool starts = origins[axis] ? begin[axis] % origins[axis] == 0 : begin[axis] == 0;
+        if (!starts || begin[axis] + needed[axis] > stored[axis]) return;
+      }
+      for_each_place(fragment, [&](const Owner& o) {
+        const auto offset = [&](const Owner& owner) {
+          Coordinate c = fragment.coordinate(owner);
+          for (size_t axis = 0; axis < c.size(); ++axis) c[axis] += begin[axis];
+          return shared.owner(c).offset;
+        };
+        const OffsetStep& step = (*steps)[static_cast<size_t>(o.reg)];
+        const int64_t base = offset({.lane = o.lane, .warp = o.warp});
+        CHECK_ALL((base ^ step.flip) + step.add == offset(o));
+      });
+    });
+  };
+  const Layout a = mma_operand_a(16, 32, kMma16BitK16, {1, 1, 1});
+  for (const int64_t columns : {64, 96, 128}) {
+    check(a, shared_tile({64, columns}, 2), {16, 32}, true);
+    check(a, shared_tile({64, columns}, 2), {8, 0}, true);
+    check(a, row_major({64, columns}), {1, 2}, true);
+  }
+  // One of several stages.
+  check(insert_axis(a, 0), shared_tile({3, 16, 32}, 2), {1, 0, 0}, true);
+  // From column 16 on, the registers' 16 columns more carry into those of the beginning.
+  check(a, shared_tile({64, 64}, 2), {0, 16}, false);
+}
+
+TEST_CASE("shared tiles: only what a swizzle moves is flipped") {
+  const Layout shared = shared_tile({64, 64}, 2);  // one atom, of panels of 128 bytes
+  const auto steps = offset_steps(mma_operand_a(64, 64, kMma16BitK16, {2, 1, 1}), shared);
+  REQUIRE(steps);
+  for (const OffsetStep& step : *steps) CHECK(step.flip < 64);
+}

@@ -54,6 +54,14 @@ void check_kernel(std::string_view name, const std::map<std::string, std::string
 
 }  // namespace
 
+TEST_CASE("tile_copy, any shape and conversion", "[registry]") {
+  for (Shape shape : {Shape{5, 300}, {1, 1}, {33, 1030}, {0, 4}, {4, 0}})
+    check_kernel("tile_copy", {}, {{"x", shape}});
+  check_kernel("tile_copy", {{"dtype", "f16"}, {"out", "f32"}}, {{"x", {20, 100}}});
+  check_kernel("tile_copy", {{"dtype", "f32"}, {"out", "bf16"}, {"tile_n", "48"}},
+               {{"x", {9, 100}}});
+}
+
 TEST_CASE("row_softmax, any shape", "[registry]") {
   for (Shape shape : {Shape{5, 300}, {1, 1}, {33, 128}, {0, 4}, {4, 0}})
     check_kernel("row_softmax", {}, {{"x", shape}});

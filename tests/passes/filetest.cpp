@@ -1,5 +1,6 @@
 // Runs every tests/files/**/*.tile. A file says in comments what is to be done with it:
-//   // RUN: a,b             runs the passes; `host` stands for the host pipeline
+//   // RUN: a,b             runs the passes; `host` and `sm80` stand for a tier's pipeline
+//   // TARGET: sm_80        the GPU that they are for; sm_90 if not said and there is a GPU's pass
 //   // CHECK: …             FileCheck on the result. Without the pass that the folder is named
 //   after
 //                          (without all, if it is not named after one) the checks must fail.
@@ -10,6 +11,7 @@
 // Whatever parses must also print to a text that parses to the same text.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -36,6 +38,7 @@ struct Run {
 struct File {
   std::string text;
   std::vector<Pass> passes;
+  std::string target;
   std::vector<Run> runs;
   bool has_checks = false, no_change = false;
   std::string error;
@@ -55,14 +58,24 @@ std::vector<Pass> passes_of(const std::string& list) {
   std::vector<Pass> passes;
   std::istringstream in(list);
   for (std::string name; std::getline(in, name, ',');) {
-    if (name == "host") {
-      const auto& host = pipeline_for(Tier::Host);
-      passes.insert(passes.end(), host.begin(), host.end());
+    if (name == "host" || name == "sm80") {
+      const auto& tier = pipeline_for(name == "host" ? Tier::Host : Tier::Sm80);
+      passes.insert(passes.end(), tier.begin(), tier.end());
     } else {
       passes.push_back(pass_named(name));
     }
   }
   return passes;
+}
+
+// Of the GPU tier's pipeline only.
+bool is_for_gpus(const Pass& pass) {
+  auto in = [&](Tier tier) {
+    const auto& passes = pipeline_for(tier);
+    return std::any_of(passes.begin(), passes.end(),
+                       [&](const Pass& other) { return other.name == pass.name; });
+  };
+  return in(Tier::Sm80) && !in(Tier::Host);
 }
 
 Run run_of(const std::string& list) {
@@ -89,6 +102,7 @@ File read(const fs::path& path) {
     ++number;
     file.text += line + "\n";
     if (auto list = after(line, "RUN:")) file.passes = passes_of(*list);
+    if (auto name = after(line, "TARGET:")) file.target = *name;
     if (auto list = after(line, "EXEC:")) file.runs.push_back(run_of(*list));
     if (after(line, "CHECK")) file.has_checks = true;
     if (after(line, "NO-CHANGE")) file.no_change = true;
@@ -97,7 +111,15 @@ File read(const fs::path& path) {
       file.error_line = number;
     }
   }
+  const bool for_gpus = std::any_of(file.passes.begin(), file.passes.end(), is_for_gpus);
+  if (file.target.empty() && for_gpus) file.target = "sm_90";
   return file;
+}
+
+Kernel kernel_of(const File& file, const std::string& name) {
+  Kernel kernel = parse(file.text, name);
+  if (!file.target.empty()) kernel.target = file.target;
+  return kernel;
 }
 
 testing::RandomBindings inputs_for(const Kernel& kernel, const Run& run,
@@ -134,7 +156,7 @@ void expect_same_results(const Kernel& before, const Kernel& after, const Run& r
 
 void expect_error(const File& file, const std::string& name) {
   try {
-    Kernel kernel = parse(file.text, name);
+    Kernel kernel = kernel_of(file, name);
     run_passes(kernel, file.passes, {.verify_each = true, .after_each = {}});
   } catch (const UserError& error) {
     CHECK(error.loc().line == file.error_line);
@@ -158,7 +180,7 @@ std::vector<Pass> all_but(const std::string& name, std::vector<Pass> passes) {
 void run_file(const fs::path& path) {
   File file = read(path);
   if (file.error_line) return expect_error(file, path.filename().string());
-  Kernel before = parse(file.text, path.filename().string());
+  Kernel before = kernel_of(file, path.filename().string());
   verify(before);
   expect_round_trip(before);
   Kernel after = before;

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "runtime/gpu_artifact.h"
 #include "runtime/host_artifact.h"
 #include "tests/runtime/support.h"
 
@@ -20,6 +21,13 @@ HostObject example() {
   object.launches.push_back(
       {"third", {{Slot::Kind::Dim, "seq"}, {Slot::Kind::Param, "scale"}}, uint64_t{1} << 40});
   return object;
+}
+
+GpuCode gpu_example() {
+  return {std::string(".version 8.0\n\0bytes", 20),
+          {{"first", {{Slot::Kind::Pointer, "q"}, {Slot::Kind::Stride, "q", 2}}, 128, 65536},
+           {"second", {}, 32, 0},
+           {"third", {{Slot::Kind::Dim, "seq"}, {Slot::Kind::Param, "scale"}}, 1024, 1}}};
 }
 
 }  // namespace
@@ -58,5 +66,30 @@ TEST_CASE("random bytes never do harm") {
     for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips)
       bad[random() % bad.size()] = static_cast<char>(random());
     if (auto object = decode_host_object(bad)) REQUIRE(encode(*object) == bad);
+  }
+}
+
+TEST_CASE("code for a GPU survives its encoding, and nothing else is decoded") {
+  const std::string good = encode(gpu_example());
+  CHECK(decode_gpu_code(good) == gpu_example());
+  CHECK(decode_gpu_code(encode(GpuCode())) == GpuCode());
+  for (size_t length = 0; length < good.size(); ++length)
+    REQUIRE_FALSE(decode_gpu_code(std::string_view(good).substr(0, length)));
+  CHECK_FALSE(decode_gpu_code(good + '\0'));
+  std::string many = good;
+  many[7] = '\x7f';  // 2^62 launches
+  CHECK_FALSE(decode_gpu_code(many));
+  GpuCode bad = gpu_example();
+  bad.launches[1].threads = 0;
+  CHECK_FALSE(decode_gpu_code(encode(bad)));
+  bad = gpu_example();
+  bad.launches[1].shared_bytes = -1;
+  CHECK_FALSE(decode_gpu_code(encode(bad)));
+  std::mt19937 random(test::random_seed());
+  for (int i = 0; i < 20000; ++i) {
+    std::string flipped = good;
+    for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips)
+      flipped[random() % flipped.size()] = static_cast<char>(random());
+    if (auto code = decode_gpu_code(flipped)) REQUIRE(encode(*code) == flipped);
   }
 }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 TEST_CASE("blocks come with their indices, x fastest, for any number of threads") {
   FreshCache cache;
-  for (std::string_view name : device_names()) {
+  for (std::string_view name : cpu_devices()) {
     Compiled grid = compile(device(name), grid_kernel());
     for (int threads : {1, 2, 7}) {
       set_host_threads(threads);
@@ -36,7 +36,7 @@ TEST_CASE("blocks come with their indices, x fastest, for any number of threads"
 
 TEST_CASE("a grid with an extent of 0 runs nothing") {
   FreshCache cache;
-  for (std::string_view name : device_names()) {
+  for (std::string_view name : cpu_devices()) {
     Compiled grid = compile(device(name), grid_kernel());
     for (const Shape& box : std::vector<Shape>{{0, 1, 1}, {4, 0, 4}, {4, 4, 0}, {0, 0, 0}}) {
       Memory nothing = Memory::contiguous(nullptr, I32, box);
@@ -48,7 +48,7 @@ TEST_CASE("a grid with an extent of 0 runs nothing") {
 
 TEST_CASE("launches run in order and share a workspace") {
   FreshCache cache;
-  for (std::string_view name : device_names()) {
+  for (std::string_view name : cpu_devices()) {
     Compiled two = compile(device(name), two_launch_kernel());
     for (int64_t n : {0, 1, 100, 1000}) {
       Array x(F32, {2 * n}), y(F32, {n});
@@ -92,7 +92,7 @@ kernel @add {
   Memory a_view{static_cast<float*>(a.data()) + (rows - 1) * 9 + 2, F32, {rows, 4}, {-9, 1}};
   Memory b_view{b.data(), F32, {rows, 4}, {0, 1}};
   Memory y_view{static_cast<float*>(y.data()) + 1, F32, {rows, 4}, {7, 1}};
-  for (std::string_view name : device_names()) {
+  for (std::string_view name : cpu_devices()) {
     for (int64_t i = 0; i < y.size(); ++i) y.set(i, -1);
     run(device(name), add, Arguments().tensor("a", a_view).tensor("b", b_view).tensor("y", y_view));
     for (int64_t r = 0; r < rows; ++r)
@@ -106,7 +106,7 @@ kernel @add {
 
 TEST_CASE("params of every dtype reach the code") {
   FreshCache cache;
-  for (std::string_view name : device_names())
+  for (std::string_view name : cpu_devices())
     for (DType dtype : kAllDTypes) {
       std::string type(kiln::name(dtype));
       Kernel put = parse("kernel @put {\n  %v = param {name = \"v\"} : " + type +
@@ -151,5 +151,5 @@ TEST_CASE("KILN_DUMP writes every stage, even of code that is in the disk cache"
 TEST_CASE("a dump that cannot be written is no error") {
   FreshCache cache;
   EnvironmentGuard guard("KILN_DUMP", "/proc/self/nowhere");
-  for (std::string_view name : device_names()) CHECK_NOTHROW(compile(device(name), scale_kernel()));
+  for (std::string_view name : cpu_devices()) CHECK_NOTHROW(compile(device(name), scale_kernel()));
 }

@@ -121,6 +121,11 @@ kernel @attend {
 })");
 }
 
+const std::vector<std::string_view>& cpu_devices() {
+  static const std::vector<std::string_view> names = {"host", "interpreter"};
+  return names;
+}
+
 std::string error_of(const std::function<void()>& action) {
   try {
     action();
@@ -171,7 +176,9 @@ FreshCache::FreshCache()
     : environment_(std::map<std::string, std::string>{{"KILN_CACHE_DIR", directory_.path()},
                                                       {"KILN_CACHE", ""},
                                                       {"KILN_CACHE_SIZE", ""},
-                                                      {"KILN_DUMP", ""}}) {
+                                                      {"KILN_DUMP", ""},
+                                                      {"KILN_PTXAS", ""},
+                                                      {"KILN_STRICT", ""}}) {
   forget_compiled();
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -20,6 +21,9 @@ Kernel grid_kernel();
 Kernel two_launch_kernel();
 // Two inputs, an index whose extent is computed, an output, a dim that no tensor has.
 Kernel attention_like_kernel();
+
+// The devices whose memory is the host's.
+const std::vector<std::string_view>& cpu_devices();
 
 // Runs `action`; the text of its UserError with the hint, or "no error".
 std::string error_of(const std::function<void()>& action);

@@ -81,6 +81,24 @@ Result saxpy(const FakeCuda::Launch& launch) {
   return Result::Success;
 }
 
+// y[i] = factor · x[i] of the tests' kernel `scale`: n, factor, x, y, 64 bits each.
+Result scale(const FakeCuda::Launch& launch) {
+  uint64_t slots[4];
+  if (launch.param_bytes != sizeof slots) return Result::InvalidValue;
+  std::memcpy(slots, launch.params.data(), sizeof slots);
+  const auto [n, bits, x, y] = slots;
+  float factor;
+  std::memcpy(&factor, &bits, sizeof factor);
+  if (!block_of(x, n * sizeof(float)) || !block_of(y, n * sizeof(float))) {
+    fake.pending = Result::IllegalAddress;
+    return Result::Success;
+  }
+  const uint64_t end = std::min<uint64_t>(n, uint64_t{64} * launch.grid[0]);
+  for (uint64_t i = 0; i < end; ++i)
+    reinterpret_cast<float*>(y)[i] = factor * reinterpret_cast<const float*>(x)[i];
+  return Result::Success;
+}
+
 }  // namespace
 
 extern "C" {
@@ -98,7 +116,9 @@ FakeCuda* kiln_fake_cuda() {
     self.static_shared = fresh->static_shared;
     self.max_threads = fresh->max_threads;
     self.jit_log = fresh->jit_log;
-    self.last_launch = {};
+    self.captured = nullptr;
+    self.history.reset();
+    self.last_launch = self.launch_before = {};
     self.pending = Result::Success;
     self.forget();
     delete fresh;
@@ -197,6 +217,11 @@ Result cuStreamSynchronize(CUstream) {
   return enter<FakeCuda::entry("cuStreamSynchronize")>();
 }
 
+Result cuStreamIsCapturing(CUstream stream, CaptureStatus* status) {
+  *status = stream && stream == fake.captured ? CaptureStatus::Active : CaptureStatus::None;
+  return enter<FakeCuda::entry("cuStreamIsCapturing")>();
+}
+
 Result cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, JitOption* options,
                           void** values) {
   Result answer = enter<FakeCuda::entry("cuModuleLoadDataEx")>();
@@ -206,9 +231,14 @@ Result cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, J
     return values[std::find(options, options + count, wanted) - options];
   };
   const std::string code = static_cast<const char*>(image);
-  if (!code.starts_with(".version 8.") && !code.starts_with(".version 7."))
+  const bool cubin = code.starts_with(
+      "\x7f"
+      "ELF");
+  const size_t version = code.find(".version ");
+  if (version == code.npos || (cubin && code.find("corrupt") != code.npos))
     return Result::InvalidImage;
-  if (code[9] == '8' && std::atoi(&code[11]) > newest_minor_of(fake.driver_version))
+  const int major = code[version + 9] - '0', minor = std::atoi(&code[version + 11]);
+  if (!cubin && (major > 8 || (major == 8 && minor > newest_minor_of(fake.driver_version))))
     return Result::UnsupportedPtxVersion;
   if (const size_t at = code.find("bogus"); at != code.npos) {
     const auto line = 1 + std::count(code.begin(), code.begin() + static_cast<ptrdiff_t>(at), '\n');
@@ -217,7 +247,9 @@ Result cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, J
                   "; fatal   : Parsing error near 'bogus': syntax error\n");
     return Result::InvalidPtx;
   }
-  write_log(value(JitOption::InfoLog), value(JitOption::InfoLogSize), fake.jit_log + "\n");
+  if (!cubin)
+    write_log(value(JitOption::InfoLog), value(JitOption::InfoLogSize), fake.jit_log + "\n");
+  fake.loaded = code;
   *module = new CUmod_st{code, stack.back()->device};
   ++fake.modules;
   return Result::Success;
@@ -277,6 +309,9 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
     return Result::LaunchOutOfResources;
   if (dynamic_shared > static_cast<unsigned>(function->max_dynamic_shared))
     return Result::InvalidValue;
+  std::lock_guard lock(fake.launching);
+  if (fake.history) fake.history->push_back(function->name);
+  fake.launch_before = fake.last_launch;
   FakeCuda::Launch& launch = fake.last_launch;
   const void* buffer = nullptr;
   for (; *extra != kParamEnd; extra += 2) {
@@ -291,7 +326,8 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   launch.dynamic_shared = dynamic_shared;
   launch.stream = stream;
   launch.device = function->device;
-  return function->name == "saxpy" ? saxpy(launch) : Result::Success;
+  if (function->name == "saxpy") return saxpy(launch);
+  return function->name == "scale" ? scale(launch) : Result::Success;
 }
 
 Result cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
@@ -407,6 +443,7 @@ Result cuEventElapsedTime(float* milliseconds, CUevent start, CUevent stop) {
                                             cuCtxPopCurrent_v2,
                                             cuCtxSynchronize,
                                             cuStreamSynchronize,
+                                            cuStreamIsCapturing,
                                             cuModuleLoadDataEx,
                                             cuModuleUnload,
                                             cuModuleGetFunction,

@@ -1,12 +1,15 @@
 // A CUDA driver without a GPU, for tests: what it is told to be, and what it has seen.
 //
 // It is a shared library of its own with libcuda's names, so that the code under test opens it as
-// it opens the real one. Device memory is host memory; of kernels it knows saxpy.
+// it opens the real one. Device memory is host memory; of kernels it knows saxpy and scale. A cubin
+// is ELF's magic and the PTX it was made from; one that holds the word `corrupt` is refused.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -44,6 +47,8 @@ class FakeCuda {
   int registers = 32, local_bytes = 0, static_shared = 1024, max_threads = 1024;
   std::string jit_log = "ptxas info    : Used 32 registers";
 
+  cuda::CUstream captured = nullptr;  // the stream that is being captured into a graph
+
   // Every later call of the entry point answers `result`.
   void fail(std::string_view symbol, cuda::Result result) {
     answers_[entry(symbol)] = result;
@@ -66,7 +71,11 @@ class FakeCuda {
     size_t param_bytes;
     int device;
   };
-  Launch last_launch = {};
+  Launch last_launch = {}, launch_before = {};
+  std::optional<std::vector<std::string>> history;  // if it is there: functions as launched
+  std::mutex launching;
+
+  std::string loaded;  // the code that was loaded last
 
   struct Block {
     size_t bytes;

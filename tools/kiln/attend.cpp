@@ -138,7 +138,7 @@ void attend(const AttendOptions& options) {
   Array lse(F32, {o.shape()[0], o.shape()[1], config.lse ? o.shape()[2] : 0});
   files.args.o = o.view();
   if (config.lse) files.args.lse = lse.view();
-  config = validated(config);
+  config = validated(config, where.target());
   // What can be said about q, k and v comes before work on masks made from them.
   AttentionConfig unmasked = config;
   unmasked.form = BlockForm::Dense;

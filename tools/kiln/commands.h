@@ -13,5 +13,7 @@ void add_attend(CLI::App& app);
 void add_call(CLI::App& app);
 void add_dump(CLI::App& app);
 void add_opt(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_bench(CLI::App& app);
 
 }  // namespace kiln::cli

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 
+#include "ir/canon.h"
 #include "ir/error.h"
 #include "ir/parse.h"
 #include "ir/verify.h"
@@ -72,6 +73,15 @@ Kernel load_tile(const std::string& path) {
   Kernel kernel = parse(read_file(path), path);
   verify(kernel);
   return kernel;
+}
+
+Kernel load_kernel(const std::string& target, const NamedTexts& settings) {
+  if (!is_tile_file(target)) {
+    const KernelEntry& entry = kernel_named(underscored(target));
+    return canonical(entry.build(entry.with_defaults(settings)));
+  }
+  if (!settings.empty()) throw UserError("--set: a .tile file has no options");
+  return canonical(load_tile(target));
 }
 
 Settings split_settings(const KernelEntry& entry, const NamedTexts& settings) {

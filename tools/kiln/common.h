@@ -36,6 +36,8 @@ CLI::Validator not_negative();
 // A .tile file (by its ending), or a library kernel with options.
 bool is_tile_file(const std::string& target);
 Kernel load_tile(const std::string& path);
+// Either, canonical. `settings` are the library kernel's options; UserError with a .tile file.
+Kernel load_kernel(const std::string& target, const NamedTexts& settings);
 
 // Where each --set belongs: to the kernel's options, or to the launch.
 struct Settings {

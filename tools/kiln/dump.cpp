@@ -9,34 +9,32 @@
 #include "codegen/host.h"
 #include "ir/canon.h"
 #include "ir/error.h"
+#include "ir/layout/tile_layout.h"
 #include "ir/print.h"
+#include "ir/walk.h"
 #include "passes/pipeline.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/common.h"
+#include "tools/kiln/gpu_code.h"
 
 namespace kiln::cli {
 namespace {
 
 struct DumpOptions {
-  std::string target, after;
+  std::string target, after, arch;
   std::vector<std::string> set;
   bool tile = false, llvm = false, assembly = false, locations = false, time = false;
+  bool ptx = false, sass = false, layouts = false;
+
+  // Is it the GPU tier's?
+  bool gpu() const { return !arch.empty() || ptx || sass || layouts; }
+  Tier tier() const { return gpu() ? Tier::Sm80 : Tier::Host; }
 };
 
-Kernel target_kernel(const DumpOptions& options) {
-  NamedTexts settings = named("--set", options.set);
-  if (!is_tile_file(options.target)) {
-    const KernelEntry& entry = kernel_named(underscored(options.target));
-    return canonical(entry.build(entry.with_defaults(settings)));
-  }
-  if (!settings.empty()) throw UserError("--set: a .tile file has no options");
-  return canonical(load_tile(options.target));
-}
-
-// The host's passes in order, those that run again once.
-std::vector<std::string> pipeline_names() {
+// A tier's passes in order, those that run again once.
+std::vector<std::string> pipeline_names(Tier tier) {
   std::vector<std::string> names;
-  for (const Pass& pass : pipeline_for(Tier::Host))
+  for (const Pass& pass : pipeline_for(tier))
     if (std::find(names.begin(), names.end(), pass.name) == names.end())
       names.emplace_back(pass.name);
   return names;
@@ -44,28 +42,61 @@ std::vector<std::string> pipeline_names() {
 
 // The kernel after the named pass (its last run), or after all if the name is empty.
 Kernel lowered(Kernel kernel, const DumpOptions& options) {
-  const std::vector<Pass>& passes = pipeline_for(Tier::Host);
-  std::vector<std::string> names = pipeline_names();
+  std::vector<std::string> names = pipeline_names(options.tier());
   std::string after = underscored(options.after);
   if (!after.empty() && std::find(names.begin(), names.end(), after) == names.end())
     throw UserError(fmt::format("--after: the pipeline has no pass '{}'", after),
                     fmt::format("one of {}", fmt::join(names, ", ")));
   Kernel found;
-  run_passes(kernel, passes, {.after_each = [&](const PassRun& run, const Kernel& now) {
-               if (options.time)
-                 fmt::print(stderr, "{:24} {:8.3f} ms{}\n", run.name, run.milliseconds,
-                            run.changed ? "" : "  unchanged");
-               if (run.name == after) found = now;
-             }});
+  PassOptions watching;
+  watching.after_each = [&](const PassRun& run, const Kernel& now) {
+    if (options.time)
+      fmt::print(stderr, "{:24} {:8.3f} ms{}\n", run.name, run.milliseconds,
+                 run.changed ? "" : "  unchanged");
+    if (run.name == after) found = now;
+  };
+  if (options.gpu())
+    kernel = lowered_for_gpu(std::move(kernel), arch_or_default(options.arch), watching);
+  else
+    run_passes(kernel, pipeline_for(Tier::Host), watching);
   return after.empty() ? kernel : found;
 }
 
+std::string indented(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 3) text.insert(at + 1, "  ");
+  return text;
+}
+
+void print_layouts(const Kernel& kernel) {
+  walk(kernel, kernel.body, [&](OpId id) {
+    const Op& op = kernel.op(id);
+    if (op.code != OpCode::Alloc && op.code != OpCode::Parallel) return;
+    auto layout = layout_of(op);
+    if (!layout) return;
+    const std::string what = op.code == OpCode::Alloc ? str(kernel.type(op.result))
+                                                      : "parallel " + str(op.ints("extents"));
+    fmt::print("{}{}\n  {}\n", what, op.loc.known() ? "  [" + str(op.loc) + "]" : "",
+               indented(str(*layout)));
+  });
+}
+
 void dump(const DumpOptions& options) {
-  Kernel kernel = target_kernel(options);
+  Kernel kernel = load_kernel(options.target, named("--set", options.set));
   PrintOptions print_options{.locations = options.locations};
-  if (options.llvm || options.assembly) {
+  if (options.assembly && options.gpu())
+    throw UserError("--asm: of a CPU; --ptx and --sass are a GPU's");
+  if (options.layouts) {
+    print_layouts(lowered(std::move(kernel), options));
+  } else if (options.ptx) {
+    fmt::print("{}", compile_ptx(lowered(std::move(kernel), options)).ptx);
+  } else if (options.sass) {
     Kernel last = lowered(std::move(kernel), options);
-    fmt::print("{}", options.llvm ? host_llvm_ir(last) : host_assembly(last));
+    fmt::print("{}", sass_of(compile_ptx(last), last.target));
+  } else if (options.llvm || options.assembly) {
+    Kernel last = lowered(std::move(kernel), options);
+    fmt::print("{}", options.assembly ? host_assembly(last)
+                     : options.gpu()  ? gpu_llvm_ir(last)
+                                      : host_llvm_ir(last));
   } else if (!options.after.empty()) {
     fmt::print("{}", print(lowered(std::move(kernel), options), print_options));
   } else {
@@ -98,18 +129,26 @@ void add_dump(CLI::App& app) {
       ->allow_extra_args(false);
   CLI::Option_group* what = command->add_option_group("What to print");
   what->add_flag("--tile", options->tile, "the kernel as traced (the default): a .tile file");
-  what->add_option("--after", options->after, "as .tile text after a pass of the host pipeline")
+  what->add_option("--after", options->after, "as .tile text after a pass of the pipeline")
       ->type_name("PASS");
-  what->add_flag("--llvm", options->llvm, "optimised LLVM IR for this CPU");
+  what->add_flag("--llvm", options->llvm, "optimised LLVM IR");
   what->add_flag("--asm", options->assembly, "assembly for this CPU");
+  what->add_flag("--ptx", options->ptx, "PTX");
+  what->add_flag("--sass", options->sass, "a GPU's machine code (needs a CUDA toolkit's tools)");
+  what->add_flag("--layouts", options->layouts, "which thread holds which element of each tile");
   what->require_option(0, 1);
+  command
+      ->add_option("--arch", options->arch,
+                   "for a GPU: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100 or sm_120")
+      ->type_name("SM");
   command->add_flag("--locations", options->locations, "with the source line of each op");
   command->add_flag("--time", options->time, "the time of each pass, on stderr");
-  command->footer(
-      fmt::format("Passes of the host pipeline, in order: {}.\n"
-                  "  kiln dump block_sparse_attention --set dim=64 --tile > k.tile\n"
-                  "  kiln dump k.tile --after lower_selected",
-                  fmt::join(pipeline_names(), ", ")));
+  command->footer(fmt::format(
+      "Passes of the host pipeline, in order: {}. With --arch: {}.\n"
+      "  kiln dump block_sparse_attention --set dim=64 --tile > k.tile\n"
+      "  kiln dump k.tile --after lower_selected\n"
+      "  kiln dump row_softmax --ptx --arch sm_80",
+      fmt::join(pipeline_names(Tier::Host), ", "), fmt::join(pipeline_names(Tier::Sm80), ", ")));
   command->callback([options] { dump(*options); });
 }
 

@@ -6,7 +6,7 @@
 #include "ir/error.h"
 #include "kernels/registry.h"
 #include "runtime/cache.h"
-#include "runtime/cuda_context.h"
+#include "runtime/cuda_device.h"
 #include "runtime/device.h"
 #include "runtime/signature.h"
 #include "tools/kiln/commands.h"
@@ -32,16 +32,15 @@ void list() {
 }
 
 void devices() {
-  for (std::string_view name : device_names()) {
+  for (const std::string& name : usable_devices()) {
     Device& found = device(name);
     fmt::print("{:12} {}\n", found.name(), found.description());
   }
   try {
     for (int i = 0; i < cuda::device_count(); ++i) {
       const cuda::DeviceProperties gpu = cuda::device_properties(i);
-      fmt::print("gpu {:<8} {}, driver CUDA {} ({})\n", i, gpu.text(),
-                 cuda::version_text(cuda::api().driver_version),
-                 gpu.usable() ? "found; no code is made for it yet" : "too old");
+      fmt::print("\ngpu {}: {}{}\n{}", i, gpu.text(), gpu.usable() ? "" : " (too old)",
+                 cuda_limits(gpu));
     }
   } catch (const DeviceError& error) {
     fmt::print(stderr, "note: no GPU: {}\n", error.message());

@@ -83,7 +83,8 @@ Array choose_blocks(const MeasureOptions& options, const BlockGrid& grid) {
 Problem make_problem(const MeasureOptions& options) {
   Progress progress("making inputs");
   Problem problem;
-  AttentionConfig& config = problem.config = config_for(options);
+  AttentionConfig& config = problem.config =
+      validated(config_for(options), device(options.device).target());
   std::mt19937_64 random(options.seed);
   int64_t heads_kv = options.heads_kv.value_or(options.heads);
   int64_t seq_kv = options.seq_kv.value_or(options.seq);

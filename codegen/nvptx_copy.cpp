@@ -1,0 +1,42 @@
+// copy and fill: which way, by where the elements are.
+#include "codegen/nvptx_copy_impl.h"
+#include "codegen/nvptx_ops_impl.h"
+
+namespace kiln::nvptx {
+
+void Emitter::emit_copy(const Op& op) {
+  const Value from = op.operands[0], to = op.operands[1];
+  const Scalar pad = convert(Scalar::of_float(F64, op.real("pad")), kernel_.type(from).dtype);
+  if (!is_fragment(from) && !is_fragment(to))
+    return copy_memory(*this, place(from), place(to), pad, op.word("instruction") == "cp_async");
+  if (!is_fragment(from)) return load_fragment(*this, place(from), fragment(to), pad);
+  if (!is_fragment(to)) return store_fragment(*this, fragment(from), place(to));
+  copy_fragment(*this, fragment(from), fragment(to));
+}
+
+void Emitter::emit_fill(const Op& op) {
+  const Value value = op.operands[0], to = op.operands[1];
+  Val converted = cast(b, scalar(value), kernel_.type(value).dtype, kernel_.type(to).dtype);
+  if (!is_fragment(to)) return fill_memory(*this, place(to), converted);
+  Values& registers = fragment(to).registers;
+  std::fill(registers.begin(), registers.end(), converted);
+}
+
+Values elements_of(Builder& b, Val value, int64_t width) {
+  if (width == 1) return {value};
+  Values elements;
+  for (int64_t i = 0; i < width; ++i)
+    elements.push_back(b.ir.CreateExtractElement(value, static_cast<uint64_t>(i)));
+  return elements;
+}
+
+Val vector_of(Builder& b, std::span<const Val> elements) {
+  if (elements.size() == 1) return elements[0];
+  Val vector = llvm::PoisonValue::get(
+      llvm::FixedVectorType::get(elements[0]->getType(), static_cast<unsigned>(elements.size())));
+  for (size_t i = 0; i < elements.size(); ++i)
+    vector = b.ir.CreateInsertElement(vector, elements[i], static_cast<uint64_t>(i));
+  return vector;
+}
+
+}  // namespace kiln::nvptx

@@ -1,0 +1,23 @@
+// Copies by where they come from and where they go.
+#pragma once
+
+#include "codegen/nvptx_walk_impl.h"
+
+namespace kiln::nvptx {
+
+// Between tensors and shared tiles. `pad` is of the source's dtype. `async`: by cp.async where
+// vectors allow, and one group of copies is committed in any case.
+void copy_memory(Emitter& emitter, const Place& from, const Place& to, const Scalar& pad,
+                 bool async);
+void fill_memory(Emitter& emitter, const Place& to, Val value);  // of the place's dtype
+
+void load_fragment(Emitter& emitter, const Place& from, Fragment& to, const Scalar& pad);
+void store_fragment(Emitter& emitter, const Fragment& from, const Place& to);
+// Each thread has what it needs, InternalError if not.
+void copy_fragment(Emitter& emitter, const Fragment& from, Fragment& to);
+
+// The elements of a value, or of a vector of values; and back.
+Values elements_of(Builder& b, Val value, int64_t width);
+Val vector_of(Builder& b, std::span<const Val> elements);
+
+}  // namespace kiln::nvptx

@@ -1,0 +1,14 @@
+// Accesses to memory whose address is known.
+#pragma once
+
+#include "codegen/nvptx_emit_impl.h"
+
+namespace kiln::nvptx {
+
+// Emitter::read and write at a pointer into the place.
+Val read_at(Emitter& emitter, const Place& place, Val pointer, Val condition, int width = 1,
+            Val otherwise = nullptr);
+void write_at(Emitter& emitter, const Place& place, Val pointer, Val value, Val condition,
+              int width = 1);
+
+}  // namespace kiln::nvptx

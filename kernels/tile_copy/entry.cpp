@@ -1,0 +1,40 @@
+#include "ir/dtype.h"
+#include "kernels/compare.h"
+#include "kernels/tile_copy/tile_copy.h"
+
+namespace kiln {
+
+KernelEntry tile_copy_entry() {
+  KernelEntry entry;
+  entry.name = "tile_copy";
+  entry.summary = "y[rows, cols] = x, converted to y's element type";
+  entry.options = {{"dtype", "f32", "f16, bf16 or f32", "element type of x"},
+                   {"out", "", "f16, bf16 or f32; as dtype if empty", "element type of y"},
+                   {"tile_m", "8", "1 to 128", "rows of a tile"},
+                   {"tile_n", "1024", "1 to 8192", "columns of a tile"}};
+  const auto dtypes = [](const Options& options) {
+    const DType from = options.dtype("dtype", {F16, BF16, F32});
+    return std::pair(from,
+                     options.text("out").empty() ? from : options.dtype("out", {F16, BF16, F32}));
+  };
+  entry.build = [dtypes](const Options& options) {
+    auto [from, to] = dtypes(options);
+    return tile_copy_kernel(from, to, options.integer("tile_m", 1, 128),
+                            options.integer("tile_n", 1, 8192));
+  };
+  entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
+  entry.check = [](const Options&, const Bindings&) {};
+  entry.reference = [dtypes](const Options& options, const Bindings& bindings) {
+    std::vector<double> y = to_doubles(bindings.tensors.at("x"));
+    for (double& value : y) value = round_to(dtypes(options).second, value);
+    return ReferenceResults{{"y", std::move(y)}};
+  };
+  entry.work = [](const Options&, const Bindings& bindings) {
+    const Memory &x = bindings.tensors.at("x"), &y = bindings.tensors.at("y");
+    return Work{0, static_cast<double>(count(x.shape)) *
+                       static_cast<double>(size_of(x.dtype) + size_of(y.dtype))};
+  };
+  return entry;
+}
+
+}  // namespace kiln

@@ -1,0 +1,12 @@
+// How many warps a block gets.
+#pragma once
+
+#include "ir/kernel.h"
+
+namespace kiln {
+
+// A launch's number of warps, 1 to 16, from the gemms, tiles and loops in it; launch_warps.cpp says
+// how.
+int64_t launch_warps(const Kernel& kernel, const Op& launch);
+
+}  // namespace kiln

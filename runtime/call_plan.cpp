@@ -1,0 +1,375 @@
+#include "runtime/call_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "ir/error.h"
+#include "runtime/launch.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();  // dims are i32
+constexpr int64_t kMaxGrid[3] = {0x7fffffff, 0xffff, 0xffff};        // of every GPU
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + CallPlan::kWorkspaceAlignment - 1) & ~(CallPlan::kWorkspaceAlignment - 1);
+}
+
+}  // namespace
+
+// Numbers the scalars of the top level that grids, extents and workspaces depend on, and finds what
+// each slot is.
+class CallPlan::Maker {
+ public:
+  explicit Maker(CallPlan& plan) : plan_(plan), kernel_(plan.signature_.kernel()) {}
+
+  void make(std::span<const std::vector<Slot>> launches) {
+    find_needed(launches);
+    number_scalars();
+    for (const TensorInfo& tensor : plan_.signature_.tensors()) add_tensor(tensor);
+    for (OpId id : workspace_ops_) add_workspace(kernel_.op(id));
+    for (const std::string& dim : plan_.signature_.dims())
+      if (!decided_.contains(dim)) {
+        plan_.free_dims_.push_back(dim);
+        plan_.free_dim_values_.push_back(value_of_name(dim));
+      }
+    for (const ParamInfo& param : plan_.signature_.params())
+      plan_.param_values_.push_back(value_of_name(param.name));
+    for (size_t i = 0; i < launches.size(); ++i)
+      add_launch(kernel_.op(launch_ops_[i]), launches[i]);
+  }
+
+ private:
+  const std::vector<OpId>& top() const { return kernel_.region(kernel_.body).ops; }
+
+  void find_needed(std::span<const std::vector<Slot>> launches) {
+    std::set<std::string_view> used;
+    for (const std::vector<Slot>& slots : launches)
+      for (const Slot& slot : slots) used.insert(slot.name);
+    for (OpId id : top()) {
+      const Op& op = kernel_.op(id);
+      if (op.code == OpCode::Launch) launch_ops_.push_back(id);
+      const bool workspace = op.code == OpCode::Tensor && op.word("role") == "workspace";
+      if (workspace && used.contains(op.word("name"))) workspace_ops_.push_back(id);
+      // A slot passes a dim's value, so it is needed even where the host computes nothing of it.
+      if (op.code == OpCode::Dim) need(op.result);
+      if (op.code == OpCode::Launch || (op.code == OpCode::Tensor && !workspace))
+        for (Value operand : op.operands) need(operand);
+    }
+    for (OpId id : workspace_ops_)
+      for (Value operand : kernel_.op(id).operands) need(operand);
+    if (launch_ops_.size() != launches.size())
+      throw InternalError(fmt::format("{}: {} launches were compiled to {}", kernel_.name,
+                                      launch_ops_.size(), launches.size()));
+  }
+
+  void need(Value value) {
+    if (!value || !needed_.insert(value.id).second) return;
+    for (Value operand : kernel_.op(kernel_.def(value)).operands) need(operand);
+  }
+
+  void number_scalars() {
+    for (OpId id : top()) {
+      const Op& op = kernel_.op(id);
+      if (op.code == OpCode::Tensor || !op.result || !needed_.contains(op.result.id)) continue;
+      const int value = static_cast<int>(plan_.initial_.size());
+      numbers_[op.result.id] = value;
+      Scalar scalar;
+      scalar.dtype = kernel_.type(op.result).dtype;
+      if (op.code == OpCode::Const) {
+        scalar = constant_value(kernel_, op);
+      } else if (op.code == OpCode::Dim || op.code == OpCode::Param) {
+        names_[op.word("name")] = value;
+      } else {
+        Step step{id, value, {}};
+        for (Value operand : op.operands) step.operands.push_back(number(operand));
+        plan_.steps_.push_back(std::move(step));
+      }
+      plan_.initial_.push_back(scalar);
+    }
+  }
+
+  int number(Value value) const { return numbers_.at(value.id); }
+  int value_of_name(const std::string& name) const {
+    auto it = names_.find(name);
+    return it == names_.end() ? kNone : it->second;
+  }
+
+  void add_tensor(const TensorInfo& tensor) {
+    TensorPlan plan{tensor.dtype, {}};
+    for (const AxisInfo& info : tensor.axes) {
+      Axis axis{info.extent, info.value ? number(info.value) : kNone, false, false};
+      axis.decides = !info.dim.empty() && decided_.insert(info.dim).second;
+      axis.computed = info.value && info.dim.empty();
+      plan.axes.push_back(axis);
+    }
+    tensor_indices_[tensor.name] = static_cast<int>(plan_.tensors_.size());
+    plan_.tensors_.push_back(std::move(plan));
+  }
+
+  void add_workspace(const Op& op) {
+    const Type& type = kernel_.type(op.result);
+    TensorPlan plan{type.dtype, {}};
+    size_t next = 0;
+    for (int64_t extent : type.shape)
+      plan.axes.push_back(
+          {extent, extent == kDynamic ? number(op.operands[next++]) : kNone, false, true});
+    tensor_indices_[op.word("name")] =
+        static_cast<int>(plan_.tensors_.size() + plan_.workspaces_.size());
+    plan_.workspaces_.push_back(std::move(plan));
+    plan_.workspace_names_.push_back(op.word("name"));
+  }
+
+  void add_launch(const Op& op, const std::vector<Slot>& slots) {
+    LaunchPlan plan{{kNone, kNone, kNone}, {}};
+    for (size_t axis = 0; axis < op.operands.size(); ++axis)
+      plan.grid[axis] = number(op.operands[axis]);
+    for (const Slot& slot : slots) plan.slots.push_back(source(slot));
+    plan_.launches_.push_back(std::move(plan));
+  }
+
+  Source source(const Slot& slot) const {
+    const auto unknown = [&] {
+      return InternalError(fmt::format("{}: the code asks for '{}', which the kernel does not have",
+                                       kernel_.name, slot.name));
+    };
+    if (slot.kind == Slot::Kind::Dim) {
+      const int value = value_of_name(slot.name);
+      if (!plan_.signature_.has_dim(slot.name) || value == kNone) throw unknown();
+      return {slot.kind, value, 0};
+    }
+    if (slot.kind == Slot::Kind::Param) {
+      const ParamInfo* param = plan_.signature_.param(slot.name);
+      if (!param) throw unknown();
+      return {slot.kind, static_cast<int>(param - plan_.signature_.params().data()), 0};
+    }
+    auto it = tensor_indices_.find(slot.name);
+    if (it == tensor_indices_.end()) throw unknown();
+    const size_t index = static_cast<size_t>(it->second), inputs = plan_.tensors_.size();
+    const TensorPlan& tensor =
+        index < inputs ? plan_.tensors_[index] : plan_.workspaces_[index - inputs];
+    if (slot.kind == Slot::Kind::Stride && slot.axis >= static_cast<int>(tensor.axes.size()))
+      throw unknown();
+    return {slot.kind, it->second, slot.axis};
+  }
+
+  CallPlan& plan_;
+  const Kernel& kernel_;
+  std::vector<OpId> launch_ops_, workspace_ops_;
+  std::set<uint32_t> needed_;         // values
+  std::map<uint32_t, int> numbers_;   // of values
+  std::map<std::string, int> names_;  // of dims and params that are numbered
+  std::map<std::string, int> tensor_indices_;
+  std::set<std::string> decided_;  // dims that a tensor tells
+};
+
+CallPlan::CallPlan(Signature signature, std::span<const std::vector<Slot>> launches)
+    : signature_(std::move(signature)) {
+  Maker(*this).make(launches);
+}
+
+bool CallPlan::accepts_tensor(const TensorPlan& plan, const Memory& memory, Frame& frame) const {
+  const size_t rank = plan.axes.size();
+  if (memory.dtype != plan.dtype || memory.shape.size() != rank || memory.strides.size() != rank)
+    return false;
+  bool empty = false;
+  for (size_t i = 0; i < rank; ++i) {
+    const Axis& axis = plan.axes[i];
+    const int64_t extent = memory.shape[i];
+    if (extent < 0 || extent > kMaxExtent) return false;
+    empty |= extent == 0;
+    if (axis.value == kNone) {
+      if (extent != axis.extent) return false;
+    } else if (axis.decides) {
+      frame.values[static_cast<size_t>(axis.value)].i = extent;
+    } else if (!axis.computed && frame.values[static_cast<size_t>(axis.value)].i != extent) {
+      return false;
+    }
+  }
+  if (empty) return true;  // the rest only matters where there are elements
+  const uintptr_t misaligned = size_of(plan.dtype) - 1;  // sizes are powers of 2
+  if (!memory.data || (reinterpret_cast<uintptr_t>(memory.data) & misaligned) != 0) return false;
+  return rank == 0 || memory.shape.back() == 1 || memory.strides.back() == 1;
+}
+
+bool CallPlan::accepts(const CallArguments& arguments, Frame& frame) const {
+  if (arguments.tensors.size() != tensors_.size() ||
+      arguments.params.size() != param_values_.size() || arguments.dims.size() != free_dims_.size())
+    return false;
+  frame.values = initial_;
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (!arguments.tensors[i] || !accepts_tensor(tensors_[i], *arguments.tensors[i], frame))
+      return false;
+  for (size_t i = 0; i < free_dims_.size(); ++i) {
+    const int64_t dim = arguments.dims[i];
+    if (dim < 0 || dim > kMaxExtent) return false;
+    frame.values[static_cast<size_t>(free_dim_values_[i])].i = dim;
+  }
+  for (size_t i = 0; i < param_values_.size(); ++i) {
+    const Scalar& param = arguments.params[i];
+    if (param.dtype != signature_.params()[i].dtype) return false;
+    if (param_values_[i] != kNone) frame.values[static_cast<size_t>(param_values_[i])] = param;
+  }
+  const Kernel& kernel = signature_.kernel();
+  for (const Step& step : steps_) {
+    frame.operands.clear();
+    for (int operand : step.operands)
+      frame.operands.push_back(frame.values[static_cast<size_t>(operand)]);
+    frame.values[static_cast<size_t>(step.value)] =
+        evaluate(kernel, kernel.op(step.op), frame.operands);
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    for (size_t k = 0; k < tensors_[i].axes.size(); ++k) {
+      const Axis& axis = tensors_[i].axes[k];
+      if (axis.computed &&
+          frame.values[static_cast<size_t>(axis.value)].i != arguments.tensors[i]->shape[k])
+        return false;
+    }
+  for (size_t launch = 0; launch < launches_.size(); ++launch) {
+    const std::array<int64_t, 3> blocks = grid(launch, frame);
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (blocks[axis] < 0 || blocks[axis] > kMaxGrid[axis]) return false;
+  }
+  return shape_workspaces(frame);
+}
+
+bool CallPlan::shape_workspaces(Frame& frame) const {
+  if (frame.workspaces.size() < workspaces_.size()) frame.workspaces.resize(workspaces_.size());
+  for (size_t i = 0; i < workspaces_.size(); ++i) {
+    const TensorPlan& plan = workspaces_[i];
+    Memory& memory = frame.workspaces[i];
+    memory.data = nullptr;
+    memory.dtype = plan.dtype;
+    memory.shape.resize(plan.axes.size());
+    memory.strides.resize(plan.axes.size());
+    int64_t elements = 1;
+    for (size_t k = plan.axes.size(); k-- > 0;) {
+      const Axis& axis = plan.axes[k];
+      const int64_t extent =
+          axis.value == kNone ? axis.extent : frame.values[static_cast<size_t>(axis.value)].i;
+      memory.shape[k] = extent;
+      memory.strides[k] = elements;
+      // 2^50 elements are more than any machine has, and sums of their bytes cannot overflow.
+      if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements) ||
+          elements > int64_t{1} << 50)
+        return false;
+    }
+  }
+  return true;
+}
+
+std::array<int64_t, 3> CallPlan::grid(size_t launch, const Frame& frame) const {
+  std::array<int64_t, 3> blocks = {1, 1, 1};
+  for (size_t axis = 0; axis < 3; ++axis)
+    if (const int value = launches_[launch].grid[axis]; value != kNone)
+      blocks[axis] = frame.values[static_cast<size_t>(value)].i;
+  return blocks;
+}
+
+uint64_t CallPlan::workspace_bytes(const Frame& frame) const {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < workspaces_.size(); ++i)
+    bytes += aligned(bytes_of(frame.workspaces[i].dtype, frame.workspaces[i].shape));
+  return bytes;
+}
+
+void CallPlan::place_workspaces(void* memory, Frame& frame) const {
+  char* next = static_cast<char*>(memory);
+  for (size_t i = 0; i < workspaces_.size(); ++i) {
+    frame.workspaces[i].data = next;
+    next += aligned(bytes_of(frame.workspaces[i].dtype, frame.workspaces[i].shape));
+  }
+}
+
+void CallPlan::fill_slots(size_t launch, const CallArguments& arguments, const Frame& frame,
+                          uint64_t* slots) const {
+  const auto tensor = [&](int index) -> const Memory& {
+    const size_t i = static_cast<size_t>(index);
+    return i < tensors_.size() ? *arguments.tensors[i] : frame.workspaces[i - tensors_.size()];
+  };
+  for (const Source& source : launches_[launch].slots) {
+    uint64_t value = 0;
+    switch (source.kind) {
+      case Slot::Kind::Pointer:
+        value = reinterpret_cast<uint64_t>(tensor(source.index).data);
+        break;
+      case Slot::Kind::Stride:
+        value =
+            static_cast<uint64_t>(tensor(source.index).strides[static_cast<size_t>(source.axis)]);
+        break;
+      case Slot::Kind::Dim:
+        value = static_cast<uint64_t>(frame.values[static_cast<size_t>(source.index)].i);
+        break;
+      case Slot::Kind::Param:
+        store_element(arguments.params[static_cast<size_t>(source.index)], &value);
+        break;
+    }
+    *slots++ = value;
+  }
+}
+
+CallPlan::Positional CallPlan::positional(const Bindings& bindings) const {
+  Positional result;
+  const auto find = [&](const auto& map, const std::string& name) -> const auto& {
+    auto it = map.find(name);
+    if (it == map.end())
+      throw UserError(fmt::format("{}: missing {}", signature_.kernel().name, name),
+                      "it takes " + signature_.text());
+    return it->second;
+  };
+  for (const TensorInfo& tensor : signature_.tensors())
+    result.tensors.push_back(&find(bindings.tensors, tensor.name));
+  for (const ParamInfo& param : signature_.params())
+    result.params.push_back(find(bindings.params, param.name));
+  for (const std::string& dim : free_dims_) result.dims.push_back(find(bindings.dims, dim));
+  return result;
+}
+
+// Finds out at leisure what is wrong: by names, with the sentences of bind.
+void CallPlan::refuse(const CallArguments& arguments) const {
+  const std::string& name = signature_.kernel().name;
+  const auto check_count = [&](const char* what, size_t expected, size_t got) {
+    if (expected != got)
+      throw UserError(fmt::format("{}: expected {} {}, got {}", name, expected, what, got),
+                      "it takes " + signature_.text());
+  };
+  check_count("tensors", tensors_.size(), arguments.tensors.size());
+  check_count("params", param_values_.size(), arguments.params.size());
+  check_count("dims", free_dims_.size(), arguments.dims.size());
+  Arguments by_name;
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (arguments.tensors[i]) by_name.tensor(signature_.tensors()[i].name, *arguments.tensors[i]);
+  for (size_t i = 0; i < free_dims_.size(); ++i) by_name.dim(free_dims_[i], arguments.dims[i]);
+  for (size_t i = 0; i < param_values_.size(); ++i) {
+    const ParamInfo& param = signature_.params()[i];
+    if (param.dtype != arguments.params[i].dtype)
+      throw UserError(fmt::format("{}: {}: expected {}, got {}", name, param.name,
+                                  kiln::name(param.dtype), kiln::name(arguments.params[i].dtype)));
+    by_name.param(param.name, arguments.params[i]);
+  }
+  const Bindings bindings = bind(signature_, by_name);
+  const Kernel& kernel = signature_.kernel();
+  const TopLevel top(kernel, bindings.dims, bindings.params);
+  for (OpId id : kernel.region(kernel.body).ops) {
+    const Op& op = kernel.op(id);
+    if (op.code != OpCode::Launch) continue;
+    const std::vector<int64_t> blocks = top.grid(op);
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (blocks[axis] > kMaxGrid[axis])
+        throw UserError(op.loc,
+                        fmt::format("{}: launch: expected at most {} blocks on axis {} on a GPU, "
+                                    "got {}",
+                                    name, kMaxGrid[axis], axis, blocks[axis]),
+                        "put the largest extent of the launch first, or give each block more to "
+                        "do");
+  }
+  throw UserError(fmt::format("{}: its workspaces are larger than any memory", name));
+}
+
+}  // namespace kiln

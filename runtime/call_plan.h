@@ -1,0 +1,109 @@
+// A call by position, for launches that must cost little: names are looked up once, when the plan
+// is made; a call compares, computes the few scalars of the top level and fills parameter slots.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/abi.h"
+#include "ir/interp.h"
+#include "runtime/signature.h"
+
+namespace kiln {
+
+// The arguments of one call. Only read during the call, so a caller may keep and change them.
+struct CallArguments {
+  std::span<const Memory* const> tensors;  // in the order of Signature::tensors
+  std::span<const Scalar> params = {};     // of Signature::params, in their dtypes
+  std::span<const int64_t> dims = {};      // of CallPlan::free_dims, usually none
+};
+
+class CallPlan {
+ public:
+  static constexpr uint64_t kWorkspaceAlignment = 256;
+
+  // What a call works out. Grows with the first calls of its owner and is then reused: any plan
+  // may use any frame, one call at a time.
+  struct Frame {
+    std::vector<Scalar> values;      // top-level scalars that the host needs
+    std::vector<Memory> workspaces;  // shapes and strides; data once the memory is known
+    std::vector<Scalar> operands;    // of the scalar being computed
+  };
+
+  // `launches`: the slots of each. InternalError if they are not those of the signature's kernel.
+  CallPlan(Signature signature, std::span<const std::vector<Slot>> launches);
+
+  const Signature& signature() const { return signature_; }
+  // The dims that no tensor has as an extent; a call must give them.
+  const std::vector<std::string>& free_dims() const { return free_dims_; }
+
+  // Checks the arguments as runtime/launch.h's bind does, but for overlap, and fills the frame.
+  // UserError naming the kernel, the argument, what was expected and what came.
+  void enter(const CallArguments& arguments, Frame& frame) const {
+    if (!accepts(arguments, frame)) [[unlikely]]
+      refuse(arguments);
+  }
+  // Of an entered call.
+  std::array<int64_t, 3> grid(size_t launch, const Frame& frame) const;
+  uint64_t workspace_bytes(const Frame& frame) const;  // 0: it needs none
+  void place_workspaces(void* memory, Frame& frame) const;
+  size_t slot_count(size_t launch) const { return launches_[launch].slots.size(); }
+  void fill_slots(size_t launch, const CallArguments& arguments, const Frame& frame,
+                  uint64_t* slots) const;
+
+  // Arguments by position from bindings by name. UserError naming what is missing.
+  struct Positional {
+    std::vector<const Memory*> tensors;
+    std::vector<Scalar> params;
+    std::vector<int64_t> dims;
+    CallArguments view() const { return {tensors, params, dims}; }
+  };
+  Positional positional(const Bindings& bindings) const;
+
+ private:
+  static constexpr int kNone = -1;
+  struct Axis {
+    int64_t extent = kDynamic;  // if constant
+    int value = kNone;          // else an index into Frame::values,
+    bool decides = false;       // which this axis gives its value,
+    bool computed = false;      // or which is known only when all dims are
+  };
+  struct TensorPlan {
+    DType dtype;
+    std::vector<Axis> axes;
+  };
+  struct Step {  // values[value] = op(values[operands]…)
+    OpId op;
+    int value;
+    std::vector<int> operands;
+  };
+  struct Source {  // of a slot; tensors from tensors_.size() on are workspaces
+    Slot::Kind kind;
+    int index;
+    int axis;
+  };
+  struct LaunchPlan {
+    std::array<int, 3> grid;  // values, or kNone for 1
+    std::vector<Source> slots;
+  };
+  class Maker;
+
+  bool accepts(const CallArguments& arguments, Frame& frame) const;
+  bool accepts_tensor(const TensorPlan& plan, const Memory& memory, Frame& frame) const;
+  bool shape_workspaces(Frame& frame) const;
+  [[noreturn]] void refuse(const CallArguments& arguments) const;
+
+  Signature signature_;
+  std::vector<std::string> free_dims_;
+  std::vector<TensorPlan> tensors_, workspaces_;
+  std::vector<std::string> workspace_names_;
+  std::vector<Scalar> initial_;  // of Frame::values: constants, and dtypes of all
+  std::vector<Step> steps_;
+  std::vector<int> free_dim_values_, param_values_;  // kNone: the host does not need it
+  std::vector<LaunchPlan> launches_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,193 @@
+#include "runtime/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "ir/canon.h"
+#include "ir/error.h"
+#include "passes/gpu_target.h"
+#include "runtime/cache.h"
+#include "runtime/cuda_error.h"
+#include "runtime/cuda_event.h"
+#include "runtime/environment.h"
+#include "runtime/external_ptxas.h"
+#include "runtime/gpu_code.h"
+
+namespace kiln {
+namespace {
+
+std::string default_arch(const cuda::DeviceProperties& gpu) {
+  if (auto wanted = environment("KILN_CUDA_ARCH")) return *wanted;
+  return std::string(gpu_target_for(gpu.capability()).name);
+}
+
+// PTX runs on its own architecture and later ones; that of an `a` target only on its own.
+void check_arch(const cuda::Context& context, const GpuTarget& target) {
+  const int capability = context.properties().capability();
+  const bool own_only = target.name.ends_with('a');
+  if (own_only ? capability == target.capability : capability >= target.capability) return;
+  throw UserError(fmt::format("{} is sm_{}: it cannot run code for {}", context.text(), capability,
+                              target.name),
+                  fmt::format("{}, or unset KILN_CUDA_ARCH", gpu_target_for(capability).name));
+}
+
+// Where ptxas makes the code rather than the driver: the cubin, from the disk cache if it can.
+class Cubin {
+ public:
+  Cubin(const ExternalPtxas& ptxas, const GpuCode& code, const GpuTarget& target,
+        const cuda::Context& context, const std::string& name)
+      : ptxas_(ptxas),
+        code_(code),
+        name_(name),
+        arch_(target.name.ends_with('a') ? std::string(target.name)
+                                         : fmt::format("sm_{}", context.properties().capability())),
+        key_(hash_text(fmt::format("cubin {}\n{}\n{}", arch_, ptxas.version, code.ptx))) {}
+
+  std::optional<std::string> cached() const {
+    auto cache = disk_cache();
+    return cache ? cache->load(key_) : std::nullopt;
+  }
+  std::string make() const {
+    Assembled assembled = assemble(ptxas_, code_.ptx, arch_, name_);
+    if (auto cache = disk_cache()) cache->store(key_, assembled.cubin);
+    return std::move(assembled.cubin);
+  }
+
+ private:
+  const ExternalPtxas& ptxas_;
+  const GpuCode& code_;
+  const std::string& name_;
+  std::string arch_, key_;
+};
+
+std::shared_ptr<const cuda::Module> load_cubin(const cuda::Context& context, const Cubin& cubin,
+                                               const std::string& name) {
+  if (auto code = cubin.cached()) try {
+      return cuda::load_module(context, *code, name);
+    } catch (const DeviceError&) {  // not what was stored, whatever its checksum says
+    }
+  return cuda::load_module(context, cubin.make(), name);
+}
+
+std::shared_ptr<const cuda::Module> load_code(const cuda::Context& context, const GpuCode& code,
+                                              const GpuTarget& target, const std::string& name) {
+  if (auto ptxas = external_ptxas()) try {
+      return load_cubin(context, Cubin(*ptxas, code, target, context, name), name);
+    } catch (const DeviceError&) {
+      if (ptxas->chosen) throw;
+    }
+  return cuda::load_module(context, code.ptx, name);
+}
+
+void check_complaint(const CudaExecutable& executable) {
+  note_complaint(executable.complaint());
+  if (executable.complaint().empty() || environment_number("KILN_STRICT", 0, 1).value_or(0) == 0)
+    return;
+  throw DeviceError(executable.complaint(), "unset KILN_STRICT to run it all the same");
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(const cuda::Context& context, std::string_view arch)
+    : name_(fmt::format("cuda:{}", context.ordinal())),
+      target_(arch),
+      shared_(cuda_shared(context)) {
+  check_arch(context, gpu_target(arch));
+}
+
+std::string CudaDevice::description() const {
+  return fmt::format("{}, driver CUDA {}, code for {}", context().properties().text(),
+                     cuda::version_text(cuda::api().driver_version), target_);
+}
+
+void* CudaDevice::allocate(size_t bytes) {
+  return cuda::allocate(context(), bytes);
+}
+void CudaDevice::release(void* memory) {
+  cuda::release(context(), memory);
+  shared_.pointer_check.forget();
+}
+void CudaDevice::upload(void* device, const void* host, size_t bytes) {
+  cuda::upload(context(), device, host, bytes);
+}
+void CudaDevice::download(void* host, const void* device, size_t bytes) {
+  cuda::download(context(), host, device, bytes);
+}
+void CudaDevice::synchronize() {
+  context().synchronize();
+}
+
+std::unique_ptr<CudaExecutable> CudaDevice::load(const Kernel& kernel, GpuCode code) {
+  auto module = load_code(context(), code, gpu_target(target_), kernel.name);
+  return std::make_unique<CudaExecutable>(shared_, kernel, std::move(code), std::move(module));
+}
+
+std::unique_ptr<Executable> CudaDevice::compile(const Kernel& kernel) {
+  std::unique_ptr<CudaExecutable> executable;
+  Stopwatch watch;
+  if (auto code = cached_gpu_code(kernel, target_)) try {
+      executable = load(kernel, std::move(*code));
+      count_disk_load(watch.lap_ms());
+    } catch (const Error&) {  // not what was stored; if it is not that, it comes again below
+    }
+  if (!executable) {
+    CompiledPtx compiled = compile_for_gpu(kernel, target_);
+    watch.lap_ms();
+    executable = load(kernel, std::move(compiled.code));
+    count_compilation(compiled.passes_ms, compiled.codegen_ms, watch.lap_ms());
+  }
+  check_complaint(*executable);
+  return executable;
+}
+
+double CudaDevice::time_ms(const Executable& executable, const Bindings& bindings,
+                           int repetitions) {
+  const CudaExecutable& kernel = cuda_executable(executable);
+  const CallPlan::Positional arguments = kernel.plan().positional(bindings);
+  cuda::Event start(context()), stop(context());
+  start.record(nullptr);
+  for (int i = 0; i < repetitions; ++i) kernel.launch(arguments.view(), nullptr);
+  stop.record(nullptr);
+  return double{cuda::elapsed_ms(start, stop)} / repetitions;
+}
+
+CudaDevice& cuda_device() {
+  return cuda_device(cuda::default_ordinal());
+}
+
+CudaDevice& cuda_device(int ordinal, std::string_view arch) {
+  const cuda::Context& context = cuda::context(ordinal);
+  const std::string wanted = arch.empty() ? default_arch(context.properties()) : std::string(arch);
+  static std::mutex mutex;
+  // Never destroyed: executables may outlive anything.
+  static auto& devices = *new std::map<std::pair<int, std::string>, std::unique_ptr<CudaDevice>>;
+  std::lock_guard lock(mutex);
+  auto& device = devices[{ordinal, wanted}];
+  if (!device) device = std::make_unique<CudaDevice>(context, wanted);
+  return *device;
+}
+
+std::string cuda_limits(const cuda::DeviceProperties& gpu) {
+  const double bytes_per_second =
+      2e3 * gpu.memory_clock_kilohertz * (gpu.memory_bus_bits / 8.0);  // double data rate
+  return fmt::format(
+      "multiprocessors  {}, up to {} MHz\n"
+      "threads          {} a block; {} and {} blocks a multiprocessor\n"
+      "registers        {} a block; {} a multiprocessor\n"
+      "shared memory    {} a block, {} on request; {} a multiprocessor, {} of each block reserved\n"
+      "memory           {}, {:.0f} GB/s; L2 cache {}\n",
+      gpu.multiprocessors, gpu.clock_kilohertz / 1000, gpu.max_threads_per_block,
+      gpu.max_threads_per_multiprocessor, gpu.max_blocks_per_multiprocessor,
+      gpu.registers_per_block, gpu.registers_per_multiprocessor,
+      cuda::size_text(static_cast<uint64_t>(gpu.shared_per_block)),
+      cuda::size_text(static_cast<uint64_t>(gpu.shared_per_block_optin)),
+      cuda::size_text(static_cast<uint64_t>(gpu.shared_per_multiprocessor)),
+      cuda::size_text(static_cast<uint64_t>(gpu.shared_reserved_per_block)),
+      cuda::size_text(gpu.memory_bytes), bytes_per_second / 1e9,
+      cuda::size_text(static_cast<uint64_t>(gpu.l2_bytes)));
+}
+
+}  // namespace kiln

@@ -1,0 +1,78 @@
+// A kernel on a GPU, to be launched on the caller's stream.
+//
+//   auto kernel = cuda_executable(compile(device("cuda"), softmax()));   // once
+//   const Memory* tensors[] = {&x, &y};                                  // device memory
+//   kernel->launch({.tensors = tensors}, stream);                        // queued, not awaited
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/nvptx.h"
+#include "runtime/call_plan.h"
+#include "runtime/compile.h"
+#include "runtime/cuda_launch.h"
+#include "runtime/cuda_memory.h"
+#include "runtime/cuda_workspace.h"
+
+namespace kiln {
+
+// What all kernels of one GPU share; lives as long as the process.
+struct CudaShared {
+  explicit CudaShared(const cuda::Context& context)
+      : context(context), pointer_check(context), workspaces(context) {}
+  const cuda::Context& context;
+  cuda::PointerCheck pointer_check;
+  cuda::WorkspacePool workspaces;
+};
+CudaShared& cuda_shared(const cuda::Context& context);
+
+class CudaExecutable : public Executable {
+ public:
+  // `kernel` is the one that `code` was compiled from, before any pass.
+  CudaExecutable(CudaShared& shared, const Kernel& kernel, GpuCode code,
+                 std::shared_ptr<const cuda::Module> module);
+
+  // Checks the arguments and queues the kernel on `stream` (null: the legacy default stream).
+  // Nothing is waited for, read back or hashed, and nothing allocated once the thread and the
+  // stream have made a call as large; the call can be captured into a graph. Overlapping tensors
+  // are not looked for. `workspace`: workspace_bytes() of device memory, 256-byte aligned, that
+  // nothing else uses until the kernel is done; null takes the stream's (cuda_workspace.h).
+  void launch(const CallArguments& arguments, cuda::CUstream stream,
+              void* workspace = nullptr) const;
+  uint64_t workspace_bytes(const CallArguments& arguments) const;
+  // The same by name; they allocate.
+  void launch(const Bindings& bindings, cuda::CUstream stream, void* workspace = nullptr) const;
+  uint64_t workspace_bytes(const Bindings& bindings) const;
+
+  // On the legacy default stream, to the end, so that a failing kernel fails here.
+  void run(const Bindings& bindings) const override;
+
+  const CallPlan& plan() const { return plan_; }
+  const GpuCode& code() const { return code_; }
+  const cuda::Context& context() const { return shared_.context; }
+  // One for each launch, in order.
+  const std::vector<cuda::Function>& functions() const { return functions_; }
+  // What the code should not do, such as spill; empty if there is nothing.
+  const std::string& complaint() const { return complaint_; }
+
+ private:
+  void check_pointers(const CallArguments& arguments) const;
+  void check_workspace(const void* workspace) const;
+
+  CudaShared& shared_;
+  GpuCode code_;
+  CallPlan plan_;
+  const char* name_;
+  std::vector<std::string> tensor_texts_;  // "softmax: x"
+  std::string workspace_text_;
+  std::vector<cuda::Function> functions_;
+  std::string complaint_;
+};
+
+// The executable of what was compiled for a "cuda" device; UserError if it was for another.
+const CudaExecutable& cuda_executable(const Executable& executable);
+std::shared_ptr<const CudaExecutable> cuda_executable(const Compiled& compiled);
+
+}  // namespace kiln

@@ -1,0 +1,58 @@
+// Memory as instructions see it: from a lane's address to the host's bytes, with all the checks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/ptx/lanes.h"
+#include "runtime/ptx/warp.h"
+
+namespace kiln::ptx {
+
+enum class Intent : uint8_t { Read, Write };
+
+// How strong an access is; as bits of Instruction::a of loads and stores.
+inline constexpr uint8_t kStrong = 1, kAcquire = 2, kRelease = 4;
+
+// The addresses of the lanes: the operand and the instruction's offset.
+void lane_addresses(Warp& warp, const Instruction& in, const Operand& base, uint64_t* addresses);
+
+// Accesses of one instruction to `bytes` bytes at each lane's address.
+class Access {
+ public:
+  Access(Warp& warp, const Instruction& in, Space space, uint32_t bytes, Intent intent)
+      : warp_(warp), in_(in), space_(space), bytes_(bytes), intent_(intent) {}
+
+  // The bytes' place; a fault if there is none or they are misaligned.
+  std::byte* find(int lane, uint64_t address);
+  // Notes the access for the detectors. Before a write is done: `value` tells writes that change
+  // nothing. After find(), whose space it uses.
+  void note(int lane, uint64_t address, uint8_t strength, const std::byte* place,
+            const std::byte* value = nullptr, bool async = false);
+  Space space() const { return found_; }  // that find() saw last
+
+ private:
+  [[noreturn]] void fault(FindingKind kind, int lane, uint64_t address);
+  std::byte* find_global(int lane, uint64_t address);
+  void report(const Clash& clash, int lane, uint64_t address);
+
+  Warp& warp_;
+  const Instruction& in_;
+  Space space_;
+  Space found_ = Space::Generic;
+  uint32_t bytes_;
+  Intent intent_;
+};
+
+// "shared address 0x410 ('tile' + 16)", "global address 0x… (16 bytes past the end of 'q')".
+std::string describe_address(const Grid& grid, Space space, uint64_t address);
+
+// Counters of one request.
+void count_shared(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
+                  uint32_t bytes);
+void count_global(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
+                  uint32_t bytes);
+void count_access(Warp& warp, Space space, const uint64_t* addresses, uint32_t mask,
+                  uint32_t bytes);
+
+}  // namespace kiln::ptx

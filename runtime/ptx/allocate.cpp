@@ -1,0 +1,218 @@
+// Virtual registers to slots: a linear scan over live intervals. Without it a warp's registers of
+// unrolled code would not fit a cache. Lanes do not disturb one another: each follows one path, and
+// an instruction writes its own lanes only.
+#include <algorithm>
+#include <bit>
+#include <queue>
+#include <vector>
+
+#include "runtime/ptx/program.h"
+
+namespace kiln::ptx {
+namespace {
+
+class BitSet {
+ public:
+  explicit BitSet(size_t bits = 0) : words_((bits + 63) / 64) {}
+  bool test(size_t i) const { return words_[i / 64] >> (i % 64) & 1; }
+  void set(size_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
+  void reset(size_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
+  // this |= a & ~b, or |= a; whether that changed it.
+  bool merge(const BitSet& a, const BitSet* without = nullptr) {
+    uint64_t changed = 0;
+    for (size_t i = 0; i < words_.size(); ++i) {
+      uint64_t now = words_[i] | (without ? a.words_[i] & ~without->words_[i] : a.words_[i]);
+      changed |= now ^ words_[i];
+      words_[i] = now;
+    }
+    return changed != 0;
+  }
+  template <class F>
+  void for_each(F f) const {
+    for (size_t i = 0; i < words_.size(); ++i)
+      for (uint64_t rest = words_[i]; rest != 0; rest &= rest - 1)
+        f(i * 64 + static_cast<size_t>(std::countr_zero(rest)));
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+struct Block {
+  int32_t first = 0, end = 0;
+  std::vector<int32_t> successors;
+  BitSet uses, defines, live_in, live_out;
+};
+
+struct Interval {
+  int32_t first = INT32_MAX, last = -1;
+  void include(int32_t at) {
+    first = std::min(first, at);
+    last = std::max(last, at);
+  }
+};
+
+template <class F>
+void for_each_operand(const Instruction& instruction, F f) {
+  for (uint32_t i = 0; i < instruction.operands; ++i)
+    if (instruction.operand[i].slot >= 0) f(instruction.operand[i]);
+}
+
+std::vector<Block> blocks_of(const Entry& entry, size_t registers) {
+  const auto& code = entry.code;
+  std::vector<Block> blocks;
+  std::vector<int32_t> block_of(code.size());
+  for (size_t i = 0; i < code.size(); ++i) {
+    if (code[i].leader) blocks.emplace_back().first = static_cast<int32_t>(i);
+    block_of[i] = static_cast<int32_t>(blocks.size()) - 1;
+    blocks.back().end = static_cast<int32_t>(i) + 1;
+  }
+  for (Block& block : blocks) {
+    block.uses = block.defines = block.live_in = block.live_out = BitSet(registers);
+    for (int32_t i = block.first; i < block.end; ++i) {
+      const Instruction& instruction = code[static_cast<size_t>(i)];
+      auto use = [&](int32_t slot) {
+        if (!block.defines.test(static_cast<size_t>(slot)))
+          block.uses.set(static_cast<size_t>(slot));
+      };
+      if (instruction.guard >= 0) use(instruction.guard);
+      for_each_operand(instruction, [&](const Operand& operand) {
+        if (operand.role == OperandRole::Use) use(operand.slot);
+      });
+      if (instruction.guard >= 0) continue;  // may leave its results as they were
+      for_each_operand(instruction, [&](const Operand& operand) {
+        if (operand.role == OperandRole::Define)
+          block.defines.set(static_cast<size_t>(operand.slot));
+      });
+    }
+    const Instruction& last = code[static_cast<size_t>(block.end) - 1];
+    bool falls = last.guard >= 0 || last.flow == Flow::Next || last.flow > Flow::Exit;
+    auto end = static_cast<size_t>(block.end);
+    if (falls && end < code.size()) block.successors.push_back(block_of[end]);
+    if (last.flow == Flow::Branch)
+      block.successors.push_back(block_of[static_cast<size_t>(last.target)]);
+    if (last.flow == Flow::BranchTable)
+      for (int32_t target : entry.tables[static_cast<size_t>(last.target)])
+        block.successors.push_back(block_of[static_cast<size_t>(target)]);
+  }
+  return blocks;
+}
+
+void find_liveness(std::vector<Block>& blocks) {
+  for (Block& block : blocks) block.live_in.merge(block.uses);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = blocks.size(); i-- > 0;) {
+      Block& block = blocks[i];
+      bool grew = false;
+      for (int32_t to : block.successors)
+        grew |= block.live_out.merge(blocks[static_cast<size_t>(to)].live_in);
+      if (grew) changed |= block.live_in.merge(block.live_out, &block.defines);
+    }
+  }
+}
+
+std::vector<Interval> intervals_of(const Entry& entry, const std::vector<Block>& blocks,
+                                   size_t registers) {
+  std::vector<Interval> intervals(registers);
+  for (const Block& block : blocks) {
+    block.live_in.for_each([&](size_t r) { intervals[r].include(block.first); });
+    block.live_out.for_each([&](size_t r) { intervals[r].include(block.end); });
+    for (int32_t i = block.first; i < block.end; ++i) {
+      const Instruction& instruction = entry.code[static_cast<size_t>(i)];
+      if (instruction.guard >= 0) intervals[static_cast<size_t>(instruction.guard)].include(i);
+      for_each_operand(instruction, [&](const Operand& operand) {
+        intervals[static_cast<size_t>(operand.slot)].include(i);
+      });
+    }
+  }
+  return intervals;
+}
+
+int units_of(Type type) {
+  return type == Type::Pred ? 0 : std::max(4, bytes_of(type)) / 4;
+}
+
+// Slots of registers that take the same number of units.
+class Pool {
+ public:
+  explicit Pool(int units) : units_(units) {}
+  int32_t take(const Interval& interval, int32_t& end) {
+    // A result may not take the slot of an operand of its own instruction: handlers write some
+    // results before they have read all operands.
+    if (!busy_.empty() && busy_.top().first < interval.first) {
+      int32_t slot = busy_.top().second;
+      busy_.pop();
+      busy_.emplace(interval.last, slot);
+      return slot;
+    }
+    int32_t slot = end;
+    end += std::max(units_, 1);
+    busy_.emplace(interval.last, slot);
+    return slot;
+  }
+
+ private:
+  using Busy = std::pair<int32_t, int32_t>;  // until, slot
+  int units_;
+  std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
+};
+
+}  // namespace
+
+void allocate_registers(Entry& entry, const Function& function) {
+  size_t registers = function.registers.size();
+  std::vector<Block> blocks = blocks_of(entry, registers);
+  find_liveness(blocks);
+  std::vector<Interval> intervals = intervals_of(entry, blocks, registers);
+  std::vector<int32_t> slots(registers, -1);
+
+  // What is there from the start keeps a slot of its own.
+  BitSet special(registers), own(registers);
+  for (auto& [which, index] : entry.specials) special.set(static_cast<size_t>(index));
+  own.merge(special);
+  own.merge(blocks[0].live_in);
+  auto take_new = [&](size_t r) {
+    int32_t& end = function.registers[r] == Type::Pred ? entry.predicates : entry.slots;
+    slots[r] = end;
+    end += std::max(units_of(function.registers[r]), 1);
+  };
+  own.for_each(take_new);
+  for (auto& [which, index] : entry.specials) index = slots[static_cast<size_t>(index)];
+  std::vector<uint8_t> watched(registers, 0);
+  blocks[0].live_in.for_each([&](size_t r) {
+    if (special.test(r)) return;
+    watched[r] = 1;
+    bool predicate = function.registers[r] == Type::Pred;
+    entry.watched[predicate ? ~slots[r] : slots[r]] =
+        static_cast<int32_t>(entry.watched_names.size());
+    entry.watched_names.push_back(function.names[r]);
+  });
+
+  std::vector<size_t> order;
+  for (size_t r = 0; r < registers; ++r)
+    if (slots[r] < 0 && intervals[r].last >= 0) order.push_back(r);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(intervals[a].first, a) < std::pair(intervals[b].first, b);
+  });
+  Pool pools[] = {Pool(0), Pool(1), Pool(2), Pool(4)};
+  for (size_t r : order) {
+    int units = units_of(function.registers[r]);
+    Pool& pool = pools[units == 4 ? 3 : units];
+    slots[r] = pool.take(intervals[r], units == 0 ? entry.predicates : entry.slots);
+  }
+
+  for (Instruction& instruction : entry.code) {
+    if (instruction.guard >= 0) {
+      instruction.check_defined |= watched[static_cast<size_t>(instruction.guard)] != 0;
+      instruction.guard = slots[static_cast<size_t>(instruction.guard)];
+    }
+    for_each_operand(instruction, [&](const Operand& operand) {
+      instruction.check_defined |= watched[static_cast<size_t>(operand.slot)] != 0;
+    });
+  }
+  for (Operand& operand : entry.operands)
+    if (operand.slot >= 0) operand.slot = slots[static_cast<size_t>(operand.slot)];
+}
+
+}  // namespace kiln::ptx

@@ -1,0 +1,147 @@
+// The PTX emulator: runs PTX text on the CPU and reports what a GPU would do silently wrong.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::ptx {
+
+// The text is not PTX that the emulator knows, or a launch does not fit its entry. what() names the
+// line.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, int line = 0);
+  int line() const { return line_; }  // of the PTX text, 0 if of none
+
+ private:
+  int line_;
+};
+
+struct Module;  // program.h
+
+// A parsed and decoded PTX text with its module's variables. Copies share both.
+class Program {
+ public:
+  explicit Program(std::shared_ptr<const Module> module) : module_(std::move(module)) {}
+  const Module& module() const { return *module_; }
+  std::vector<std::string> entries() const;
+  // Bytes of the entry's parameters, each aligned to its size; Error if there is no such entry.
+  size_t parameter_bytes(std::string_view entry) const;
+
+ private:
+  std::shared_ptr<const Module> module_;
+};
+
+Program parse(std::string_view text);
+
+// What a kernel may touch of the host's memory, with names for reports. Safe from many threads.
+class Memory {
+ public:
+  struct Range {
+    uint64_t begin, end;
+    std::string name;
+    bool writable;
+  };
+  void add(const void* begin, size_t bytes, std::string name, bool writable = true);
+  void remove(const void* begin);
+  void rename(const void* begin, std::string name);  // nothing if there is no such allocation
+  std::vector<Range> ranges() const;                 // by address
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, Range> ranges_;
+};
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  bool operator==(const Dim3&) const = default;
+};
+
+enum class AsyncMode : uint8_t {
+  AtIssue,   // cp.async copies when it is executed
+  AtLatest,  // … when a wait demands it, or never before the thread's end
+};
+
+struct Options {
+  AsyncMode async = AsyncMode::AtIssue;
+  bool check_races = true;          // shared memory, and global memory within a block
+  bool check_uninitialized = true;  // shared memory and registers
+  std::optional<Dim3> only_block;   // run this block alone
+  int threads = 0;                  // of the host; 0: one a core
+  uint64_t max_instructions = uint64_t{1} << 32;  // of the warps of one block
+  size_t max_findings = 32;
+};
+
+enum class FindingKind : uint8_t {
+  OutOfBounds,
+  Misaligned,
+  ReadOnly,
+  UninitializedShared,
+  UninitializedRegister,
+  Race,
+  AsyncNotAwaited,
+  DivergentWarp,
+  Deadlock,
+  InstructionLimit,
+  Trap,
+};
+std::string_view name(FindingKind kind);
+
+struct Finding {
+  FindingKind kind;
+  std::string message;  // what happened, where in memory, to which thread
+  std::string advice;
+  int ptx_line = 0;
+  std::string instruction;  // "ld.shared.b32"
+  std::string file;         // of the user's source; empty if the PTX does not tell
+  int line = 0;
+  Dim3 block;
+  std::string text() const;  // all of it, for people
+};
+
+// Deterministic figures, of warps unless they say lanes.
+struct Counters {
+  std::map<std::string, uint64_t> instructions;  // by base mnemonic
+  uint64_t warp_instructions = 0;
+  uint64_t lane_instructions = 0;
+  uint64_t shared_requests = 0;    // instructions that access shared memory
+  uint64_t shared_wavefronts = 0;  // passes that the 32 banks need for them
+  uint64_t bank_conflicts = 0;     // wavefronts beyond what the bytes need
+  uint64_t global_requests = 0;
+  uint64_t global_sectors = 0;  // of 32 bytes, distinct within a request
+  uint64_t global_bytes = 0;    // asked for by lanes
+  uint64_t barriers = 0;        // arrivals of warps
+};
+
+// What the instructions of one PTX line did.
+struct LineProfile {
+  int ptx_line;
+  std::string instruction, file;
+  int line;
+  uint64_t warps, lanes, wavefronts, conflicts, sectors;
+};
+
+struct Report {
+  std::vector<Finding> findings;  // by block, then as found
+  Counters counters;
+  std::vector<LineProfile> lines;  // of the instructions that ran, by PTX line
+};
+
+// Runs a grid. A finding that leaves nothing to go on with (out of bounds, deadlock, …) ends its
+// block and the grid; others are collected, one an instruction and kind. `parameters` are laid out
+// as Program::parameter_bytes says. Error if the launch does not fit the entry.
+Report launch(const Program& program, std::string_view entry, Dim3 grid, Dim3 block,
+              size_t dynamic_shared, std::span<const std::byte> parameters, const Memory& memory,
+              const Options& options = {});
+
+}  // namespace kiln::ptx

@@ -1,0 +1,83 @@
+// Findings: where they are and how they read.
+#include <fmt/format.h>
+
+#include "runtime/ptx/warp.h"
+
+namespace kiln::ptx {
+namespace {
+
+constexpr std::string_view kKinds[] = {"out of bounds",
+                                       "misaligned access",
+                                       "write to read-only memory",
+                                       "uninitialised shared memory",
+                                       "uninitialised register",
+                                       "data race",
+                                       "copy not awaited",
+                                       "divergent warp",
+                                       "deadlock",
+                                       "instruction limit",
+                                       "trap"};
+
+}  // namespace
+
+Error::Error(const std::string& message, int line)
+    : std::runtime_error(line > 0 ? fmt::format("PTX line {}: {}", line, message) : message),
+      line_(line) {}
+
+std::string_view name(FindingKind kind) {
+  return kKinds[static_cast<size_t>(kind)];
+}
+
+std::string Finding::text() const {
+  std::string text;
+  if (!file.empty()) text += fmt::format("{}:{}: ", file, line);
+  text += fmt::format("{}: {}\n  block ({}, {}, {})", name(kind), message, block.x, block.y,
+                      block.z);
+  if (ptx_line > 0) text += fmt::format(", PTX line {}: {}", ptx_line, instruction);
+  if (!advice.empty()) text += fmt::format("\n  try: {}", advice);
+  return text;
+}
+
+void locate(const Grid& grid, int32_t position, Finding& finding) {
+  if (position < 0 || static_cast<size_t>(position) >= grid.entry.code.size()) return;
+  const Statement& source = *grid.entry.code[static_cast<size_t>(position)].source;
+  finding.ptx_line = source.line;
+  finding.instruction = source.full;
+  finding.file = grid.module.file(source.source.file);
+  finding.line = source.source.line;
+}
+
+std::string describe(const Grid& grid, int32_t position) {
+  Finding place{};
+  locate(grid, position, place);
+  std::string user = place.file.empty() ? "" : fmt::format(", {}:{}", place.file, place.line);
+  return fmt::format("at PTX line {} ({}){}", place.ptx_line, place.instruction, user);
+}
+
+void Warp::fault(FindingKind kind, std::string message, std::string advice) {
+  Finding finding{kind, std::move(message), std::move(advice)};
+  finding.block = block_.index;
+  locate(block_.grid, position_, finding);
+  throw Fault{std::move(finding)};
+}
+
+void Warp::report(FindingKind kind, std::string message, std::string advice) {
+  auto& findings = block_.findings;
+  if (findings.size() >= block_.grid.options.max_findings) return;
+  Finding finding{kind, std::move(message), std::move(advice)};
+  finding.block = block_.index;
+  locate(block_.grid, position_, finding);
+  for (const Finding& other : findings)
+    if (other.kind == kind && other.ptx_line == finding.ptx_line) return;
+  findings.push_back(std::move(finding));
+}
+
+std::string Warp::thread_name(int lane) const {
+  const Dim3& block = block_.grid.block;
+  uint32_t id = thread(lane);
+  if (block.y == 1 && block.z == 1) return fmt::format("thread {}", id);
+  return fmt::format("thread ({}, {}, {})", id % block.x, id / block.x % block.y,
+                     id / block.x / block.y);
+}
+
+}  // namespace kiln::ptx

@@ -1,0 +1,122 @@
+// Who touched which bytes, and what came before what: finds data races, reads of shared memory that
+// nothing was written to, and uses of copies that were not awaited.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace kiln::ptx {
+
+inline constexpr int kMostWarps = 32;  // of a block
+
+// Vector clocks of the warps of a block, and for each warp the moment its lanes last met.
+class Clocks {
+ public:
+  using Vector = std::array<uint32_t, kMostWarps>;
+
+  void reset(uint32_t warps);
+  uint32_t now(uint32_t warp) const { return clocks_[warp][warp]; }
+  // What `warp` did at `clock` comes before what `later` does now.
+  bool ordered(uint32_t warp, uint32_t clock, uint32_t later) const {
+    return warp == later ? clock < met_[warp] : clock <= clocks_[later][warp];
+  }
+  void lanes_meet(uint32_t warp) { met_[warp] = ++clocks_[warp][warp]; }
+
+  void release(uint32_t warp, Vector& to);  // `to` learns what the warp knows
+  void acquire(uint32_t warp, const Vector& from);
+
+  // Strong accesses carry order between warps through fences, or if they say so.
+  void fence(uint32_t warp);
+  void strong_write(uint32_t warp, uint64_t address, bool releases);
+  void strong_read(uint32_t warp, uint64_t address, bool acquires);
+
+ private:
+  std::array<Vector, kMostWarps> clocks_, fenced_, seen_;
+  Vector met_;
+  std::unordered_map<uint64_t, Vector> locations_;
+};
+
+// What is known of 4 bytes of memory.
+struct Cell {
+  struct Read {
+    uint32_t lanes = 0, clock = 0;
+    int32_t instruction = -1;
+    uint8_t warp = 0, bytes = 0;
+  };
+  uint32_t write_clock = 0;
+  int32_t write_instruction = -1;
+  uint8_t write_warp = 0, write_lane = 0;
+  uint8_t write_bytes = 0;  // that the last writer wrote
+  bool strong = false, async = false;
+  uint8_t initialized = 0;
+  Read reads[2];  // of the last two warps that read
+};
+
+struct Accessor {
+  uint32_t warp;
+  int lane;
+  int32_t instruction;
+  bool strong = false;  // volatile, relaxed or stronger, atomic
+  bool async = false;
+};
+
+// What an access clashes with.
+struct Clash {
+  enum class Kind : uint8_t { None, Write, Read, Async, Uninitialized };
+  Kind kind = Kind::None;
+  uint32_t thread = 0;  // the other
+  int32_t instruction = -1;
+  explicit operator bool() const { return kind != Kind::None; }
+};
+
+Clash read_cell(Cell& cell, uint8_t bytes, const Accessor& who, const Clocks& clocks);
+Clash write_cell(Cell& cell, uint8_t bytes, const Accessor& who, const Clocks& clocks);
+
+// Calls f(cell, bytes of it) for the cells of [address, address + bytes); ends at a clash.
+template <class Cells, class F>
+Clash for_each_cell(Cells&& cells, uint64_t address, uint32_t bytes, F f) {
+  Clash first;
+  while (bytes > 0) {
+    auto offset = static_cast<uint32_t>(address & 3);
+    uint32_t here = bytes < 4 - offset ? bytes : 4 - offset;
+    Clash clash = f(cells(address), static_cast<uint8_t>(((1u << here) - 1) << offset));
+    if (clash && !first) first = clash;
+    address += here;
+    bytes -= here;
+  }
+  return first;
+}
+
+class SharedShadow {
+ public:
+  void reset(uint64_t bytes) { cells_.assign((bytes + 3) / 4, Cell{}); }
+  Cell& cell(uint64_t offset) { return cells_[offset / 4]; }  // from the base
+
+ private:
+  std::vector<Cell> cells_;
+};
+
+class GlobalShadow {
+ public:
+  void reset();
+  Cell& cell(uint64_t address) {
+    uint64_t page = address / kPageBytes;
+    if (page != last_) find(page);
+    return (*cells_)[address % kPageBytes / 4];
+  }
+
+ private:
+  static constexpr uint64_t kPageBytes = 2048;
+  using Page = std::array<Cell, kPageBytes / 4>;
+  void find(uint64_t page);
+
+  std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+  std::vector<std::unique_ptr<Page>> free_;
+  uint64_t last_ = ~uint64_t{0};
+  Page* cells_ = nullptr;
+};
+
+}  // namespace kiln::ptx

@@ -1,0 +1,189 @@
+// The state of a block that runs: its warps, their lanes' registers, shared memory, barriers.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/ptx/program.h"
+#include "runtime/ptx/ptx.h"
+#include "runtime/ptx/shadow.h"
+
+namespace kiln::ptx {
+
+inline constexpr int kLanes = 32;
+inline constexpr uint32_t kAllLanes = 0xffffffff;
+inline constexpr int kSlotBytes = kLanes * 4;
+inline constexpr int kBarriers = 16;
+
+class Block;
+
+// What is the same for all blocks of a launch.
+struct Grid {
+  const Module& module;
+  const Entry& entry;
+  Dim3 grid, block;
+  uint64_t shared_bytes;  // static and dynamic
+  uint64_t dynamic_shared;
+  std::span<const std::byte> parameters;
+  std::vector<Memory::Range> ranges;  // of global memory, by address
+  Options options;
+  uint32_t threads() const { return block.x * block.y * block.z; }
+};
+
+// What an instruction did, over all blocks that one host thread ran.
+struct InstructionProfile {
+  uint64_t warps = 0, lanes = 0, wavefronts = 0, conflicts = 0, sectors = 0, bytes = 0;
+};
+
+// Ends a block: there is nothing to go on with.
+struct Fault {
+  Finding finding;
+};
+
+enum class SplitState : uint8_t { Ready, Converging, AtBarrier };
+
+// Lanes of a warp that are at one instruction together.
+struct Split {
+  int32_t at = 0;
+  uint32_t lanes = 0;
+  SplitState state = SplitState::Ready;
+  uint8_t barrier = 0;     // that it waits at
+  uint64_t last_turn = 0;  // when it ran
+};
+
+// A cp.async that was issued and not yet awaited.
+struct PendingCopy {
+  uint64_t to;            // shared address
+  const std::byte* from;  // null: zeros
+  uint8_t bytes, from_bytes;
+  uint8_t lane;
+  uint32_t group;
+  int32_t instruction;
+};
+
+class Warp {
+ public:
+  Warp(Block& block, uint32_t index);
+  void reset();  // for another block
+
+  // 32 lanes of an operand; each 4 bytes, or 8, or 16.
+  std::byte* at(const Operand& operand) {
+    return operand.slot >= 0
+               ? file_ + static_cast<size_t>(operand.slot) * kSlotBytes
+               : const_cast<std::byte*>(constants_) +
+                     static_cast<size_t>(~operand.slot) * kSlotBytes;
+  }
+  uint32_t predicate(const Operand& operand) const {
+    uint32_t lanes = operand.slot >= 0 ? predicates_[static_cast<size_t>(operand.slot)] : kAllLanes;
+    return operand.negated ? ~lanes : lanes;
+  }
+  void set_predicate(const Operand& operand, uint32_t mask, uint32_t lanes) {
+    uint32_t& all = predicates_[static_cast<size_t>(operand.slot)];
+    all = (all & ~mask) | (lanes & mask);
+  }
+  uint32_t guard(const Instruction& instruction) const {
+    uint32_t lanes = predicates_[static_cast<size_t>(instruction.guard)];
+    return instruction.guard_negated ? ~lanes : lanes;
+  }
+
+  // Runs until it waits or its turn is over; whether it did anything.
+  bool run();
+  bool done() const { return splits_.empty(); }
+  uint32_t live() const;
+
+  // Findings, about the instruction that runs.
+  [[noreturn]] void fault(FindingKind kind, std::string message, std::string advice);
+  void report(FindingKind kind, std::string message, std::string advice);
+  std::string thread_name(int lane) const;
+  int32_t position() const { return position_; }
+
+  Block& block() { return block_; }
+  InstructionProfile& profile();
+
+  std::byte* local(int lane);
+  uint32_t thread(int lane) const { return index * kLanes + static_cast<uint32_t>(lane); }
+
+  const uint32_t index;
+  uint32_t exists = 0;  // lanes that are threads of the block
+  const Memory::Range* recent = nullptr;  // that an access was in
+  uint32_t carry = 0;   // the condition code of add.cc
+  std::vector<PendingCopy> pending;
+  uint32_t groups[kLanes] = {};  // cp.async groups each lane has committed
+  uint64_t turns = 0;            // instructions executed
+
+ private:
+  friend class Block;
+  bool choose();  // the split that runs next; false if none can
+  void merge_into_current();
+  void step_split();
+  void branch(const Instruction& instruction, uint32_t lanes);
+  void branch_table(const Instruction& instruction, uint32_t lanes);
+  void exit(uint32_t lanes);
+  bool converge(const Instruction& instruction);
+  void check_defined(const Instruction& instruction, uint32_t lanes);
+
+  Block& block_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::byte* file_;
+  const std::byte* constants_;
+  std::vector<uint32_t> predicates_;
+  std::vector<uint32_t> defined_;  // lanes that wrote a watched register
+  std::unique_ptr<std::byte[]> local_;
+  std::vector<Split> splits_;
+  size_t current_ = 0;
+  int32_t position_ = 0;
+  uint32_t unfair_ = 0;  // turns since lanes last met or parted
+};
+
+struct Barrier {
+  uint32_t expected = 0;  // threads; 0: all that live
+  uint32_t arrived = 0;
+  int32_t position = -1;
+  uint32_t votes = 0, voters = 0;  // of bar.red
+  Clocks::Vector known{};          // by those that arrived
+};
+
+class Block {
+ public:
+  Block(const Grid& grid, std::vector<InstructionProfile>& profile);
+  void run(Dim3 index);
+
+  void arrive(Warp& warp, int barrier, uint32_t lanes, uint32_t expected, bool waits,
+              uint32_t votes);
+  void thread_exited();  // barriers that wait for all may be complete
+
+  const Grid& grid;
+  Dim3 index;
+  std::vector<InstructionProfile>& profile;
+  std::vector<std::byte> shared;  // from kSharedBase
+  SharedShadow shadow;
+  GlobalShadow global_shadow;
+  Clocks clocks;
+  std::vector<Finding> findings;
+
+ private:
+  friend class Warp;
+  void complete_if_arrived(int barrier);
+  static void finish_reduction(Warp& warp, const Split& split, const Barrier& barrier);
+  [[noreturn]] void deadlock();
+  std::string positions();
+
+  std::vector<std::unique_ptr<Warp>> warps_;
+  Barrier barriers_[kBarriers];
+};
+
+// "line 12 (bar.sync 0), kernel.cpp:33".
+std::string describe(const Grid& grid, int32_t position);
+void locate(const Grid& grid, int32_t position, Finding& finding);  // fills in the place
+// The value of lane `lane`.
+inline uint32_t lane32(const std::byte* lanes, int lane) {
+  uint32_t value;
+  __builtin_memcpy(&value, lanes + lane * 4, 4);
+  return value;
+}
+
+}  // namespace kiln::ptx
