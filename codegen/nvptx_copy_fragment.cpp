@@ -54,10 +54,11 @@ void stored(Emitter& e, const Values& registers, const Place& to, const Layout& 
     if (group == groups.end()) group = groups.insert(group, {condition, {}});
     group->second.push_back(step);
   }
-  for (const auto& [condition, steps] : groups) {
+  for (const auto& group : groups) {
+    const std::vector<int64_t>& steps = group.second;
     Values pointers;
     for (const int64_t step : steps) pointers.push_back(side.pointer(step));
-    e.b.when(condition, [&] {
+    e.b.when(group.first, [&] {
       for (size_t i = 0; i < steps.size(); ++i) {
         const auto first = registers.begin() + steps[i] * width;
         const Values elements(first, first + width);

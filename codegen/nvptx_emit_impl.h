@@ -116,6 +116,8 @@ class Emitter {
     int64_t reg = 0;      // of the loop's layout
     // By load or store of a fragment: local_registers (ir/layout/locality.h).
     std::unordered_map<const Op*, std::vector<int>> registers;
+    bool defers = false;  // stores to memory wait until those of several points are known
+    std::vector<std::function<void()>> stores;
   };
 
  private:
@@ -139,7 +141,7 @@ class Emitter {
   int64_t warps_ = 0;
   Val lane_ = nullptr, warp_ = nullptr;
   Val shared_ = nullptr;  // the block's shared memory
-  const Point* point_ = nullptr;
+  Point* point_ = nullptr;
   std::unique_ptr<llvm::DIBuilder> debug_;
   llvm::DISubprogram* scope_ = nullptr;
   std::unordered_map<uint32_t, Val> scalars_;         // by value id

@@ -274,7 +274,16 @@ void Emitter::emit_store(const Op& op) {
   // One thread writes what is the same in many.
   Val writer = point_ ? b.both(point_->valid, point_->first)
                       : b.ir.CreateICmpEQ(b.ir.CreateOr(lane_, warp_), b.i32(0));
-  write(target, index, value, b.both(writer, inside(target, index, ranges)));
+  Val condition = b.both(writer, inside(target, index, ranges));
+  Val pointer = address(target, index);
+  const auto write = [=, this, &op] {
+    set_location(op);
+    write_at(*this, target, pointer, value, condition);
+  };
+  if (point_ && point_->defers)
+    point_->stores.push_back(write);
+  else
+    write();
 }
 
 }  // namespace kiln::nvptx

@@ -2,6 +2,7 @@
 // once for each register, so that fragments stay in registers and constants reach the addresses;
 // loops without fragments, over more points than is good for code, run a real loop.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/nvptx_walk_impl.h"
 #include "ir/error.h"
@@ -11,6 +12,7 @@ namespace kiln::nvptx {
 namespace {
 
 constexpr int64_t kStraight = 256;  // points of a thread without a loop
+constexpr int64_t kInFlight = 8;    // of them whose loads come before the first one's stores
 
 // The operand that is the storage of a load or store; none of other ops.
 std::optional<size_t> storage_operand(const Op& op) {
@@ -27,6 +29,19 @@ std::vector<int> loop_axes(const Op& op, size_t storage, const std::vector<Value
     axes.push_back(found == args.end() ? kNoAxis : static_cast<int>(found - args.begin()));
   }
   return axes;
+}
+
+// Does a point read memory after it has written some? Then its stores cannot wait.
+bool reads_after_writing(const Kernel& kernel, const Region& body) {
+  bool written = false;
+  for (OpId id : body.ops) {
+    const Op& op = kernel.op(id);
+    const std::optional<size_t> storage = storage_operand(op);
+    if (!storage || kernel.type(op.operands[*storage]).space == Space::Fragment) continue;
+    if (op.code == OpCode::Store) written = true;
+    if (op.code == OpCode::Load && written) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -51,25 +66,36 @@ void Emitter::emit_parallel(const Op& op) {
     point.registers.emplace(&access, std::move(*local));
   }
 
+  point.defers = !reads_after_writing(kernel_, body);
+
   Walk walk(*this, *loop);
   const auto run = [&](const Values& coordinate, Val valid) {
     point.valid = valid;
     for (size_t axis = 0; axis < coordinate.size(); ++axis) set(body.args[axis], coordinate[axis]);
-    point_ = &point;
     emit_region(op.regions[0]);
-    point_ = nullptr;
   };
+  const auto finish = [&] {
+    for (const auto& store : std::exchange(point.stores, {})) store();
+  };
+  point_ = &point;
   if (!fragments && walk.steps() > kStraight) {
-    b.loop(b.i32(0), b.i32(walk.steps()), b.i32(1), [&](Val reg) {
-      const Values coordinate = walk.coordinate(reg);
-      run(coordinate, walk.in_tile(coordinate));
+    const int64_t together = std::gcd(walk.steps(), kInFlight);
+    b.loop(b.i32(0), b.i32(walk.steps()), b.i32(together), [&](Val first) {
+      for (int64_t i = 0; i < together; ++i) {
+        const Values coordinate = walk.coordinate(b.ir.CreateAdd(first, b.i32(i)));
+        run(coordinate, walk.in_tile(coordinate));
+      }
+      finish();
     });
-    return;
+  } else {
+    for (point.reg = 0; point.reg < walk.steps(); ++point.reg) {
+      const Values coordinate = walk.coordinate(point.reg);
+      run(coordinate, walk.in_tile(point.reg, coordinate));
+      if ((point.reg + 1) % kInFlight == 0) finish();
+    }
+    finish();
   }
-  for (point.reg = 0; point.reg < walk.steps(); ++point.reg) {
-    const Values coordinate = walk.coordinate(point.reg);
-    run(coordinate, walk.in_tile(point.reg, coordinate));
-  }
+  point_ = nullptr;
 }
 
 Val Emitter::load_register(const Op& op) {

@@ -1,6 +1,7 @@
 // reduce: within a thread as a balanced tree, across the lanes of a warp by exchanges with lane ^
 // mask, across warps through shared memory; always in the same order. Floats are accumulated in f32
 // (f64 if either side is) and rounded once.
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -89,7 +90,8 @@ int first_lane_mask(const Layout& result) {
   int copies = 0;
   const Images& lanes = result.atom()[Resource::Lane];
   for (size_t bit = 0; bit < lanes.size(); ++bit)
-    if (lanes[bit] == Coordinate(lanes[bit].size(), 0)) copies |= 1 << bit;
+    if (std::ranges::all_of(lanes[bit], [](int64_t image) { return image == 0; }))
+      copies |= 1 << bit;
   return copies;
 }
 

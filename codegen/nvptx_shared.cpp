@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <numeric>
 
@@ -13,37 +12,36 @@
 #include "ir/layout/reshape.h"
 
 namespace kiln::nvptx {
+namespace {
 
-int64_t known_divisor(Val value) {
+constexpr int kDepth = 8;  // of an expression: sums of sums may share operands
+constexpr int64_t kMost = int64_t{1} << 31;
+
+// The largest power of two that divides all multiples of a divisor, 0 if these are only 0. Only
+// powers of two survive arithmetic that wraps.
+int64_t power_of(int64_t divisor) {
+  return std::min(divisor & -divisor, kMost);
+}
+
+int64_t divisor_of(Val value, int depth) {
   if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value))
     return std::abs(constant->getSExtValue());
   auto* op = llvm::dyn_cast<llvm::Instruction>(value);
-  if (!op) return 1;
-  const auto of = [&](unsigned operand) { return known_divisor(op->getOperand(operand)); };
-  const auto bounded = [](int64_t divisor) {  // products stay far below overflow
-    return divisor < (int64_t{1} << 31) ? divisor : int64_t{1} << 31;
-  };
+  if (!op || depth == 0) return 1;
+  const auto of = [&](unsigned operand) { return divisor_of(op->getOperand(operand), depth - 1); };
   switch (op->getOpcode()) {
-    case llvm::Instruction::Mul: {
-      // Only powers of two divide a product that wraps.
-      const auto power = [&](unsigned operand) {
-        const int64_t divisor = bounded(of(operand));
-        return divisor & -divisor;
-      };
-      return bounded(power(0) * power(1));
-    }
-    case llvm::Instruction::Shl:
-      if (auto* by = llvm::dyn_cast<llvm::ConstantInt>(op->getOperand(1)))
-        return bounded(int64_t{1} << std::min<uint64_t>(by->getZExtValue(), 31));
-      return 1;
+    case llvm::Instruction::Mul: return power_of(power_of(of(0)) * power_of(of(1)));
     case llvm::Instruction::Add:
-    case llvm::Instruction::Sub: {
-      const int64_t common = std::gcd(of(0), of(1));
-      return common & -common;
-    }
+    case llvm::Instruction::Sub: return power_of(std::gcd(of(0), of(1)));
     case llvm::Instruction::Select: return std::gcd(of(1), of(2));
     default: return 1;
   }
+}
+
+}  // namespace
+
+int64_t known_divisor(Val value) {
+  return divisor_of(value, kDepth);
 }
 
 int64_t view_vector(const Place& place, int axis) {
@@ -94,16 +92,12 @@ struct SharedAddresses::Impl {
   }
 
   // The constants hold for every place where the view may begin: at a multiple of what is known to
-  // divide its start, as far as the padded walk stays inside the tile.
+  // divide its start. Not if the walk's padding leaves the view: nobody wrote what is there.
   void find_steps() {
     if (!place.surely_inside()) return;
-    const Coordinate needed = walk.padded_shape(), all = stored.padded_shape();
-    for (size_t axis = 0; axis < needed.size(); ++axis) {
-      auto* constant = llvm::dyn_cast<llvm::ConstantInt>(starts[axis]);
-      const bool inside = constant ? constant->getSExtValue() + needed[axis] <= all[axis]
-                                   : needed[axis] == place.axes[axis].size;
-      if (!inside) return;
-    }
+    const Coordinate needed = walk.padded_shape();
+    for (size_t axis = 0; axis < needed.size(); ++axis)
+      if (needed[axis] != place.axes[axis].size) return;
     steps = offset_steps(walk, stored, divisors);
   }
 
@@ -113,7 +107,7 @@ struct SharedAddresses::Impl {
     const Coordinate padded = walk.padded_shape();
     for (size_t axis = 0; axis < c.size(); ++axis) {
       const int64_t size = place.axes[axis].size;
-      if (!steps && padded[axis] > size) {
+      if (padded[axis] > size) {
         Val last = e.b.i32(size - 1);
         c[axis] = e.b.ir.CreateSelect(e.b.ir.CreateICmpSLT(c[axis], last), c[axis], last);
       }

@@ -1,3 +1,5 @@
+// Coordinates, addresses and conditions of a thread's registers. What is the same for many
+// registers is emitted once, so that what is left of each is a constant in its instruction.
 #include "codegen/nvptx_walk_impl.h"
 
 #include <algorithm>

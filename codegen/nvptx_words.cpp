@@ -52,9 +52,19 @@ Val pack_word(Builder& b, std::span<const Val> elements, DType dtype) {
     Val low = before_rounding(elements[0]), high = before_rounding(elements[1]);
     if (low && high) return pack_rounded(b, low, high, dtype);
   }
+  // Bytes by shifts: of a vector, LLVM computes parts shared by several words with bytes undefined.
+  if (per_word(dtype) == 4) {
+    const auto pair = [&](Val low, Val high, int shift) {
+      return ir.CreateOr(low, ir.CreateShl(high, b.i32(shift)));
+    };
+    Values bytes;
+    for (Val element : elements)
+      bytes.push_back(ir.CreateZExt(b.to_memory(element, dtype), ir.getInt32Ty()));
+    return pair(pair(bytes[0], bytes[1], 8), pair(bytes[2], bytes[3], 8), 16);
+  }
   Val vector = llvm::PoisonValue::get(vector_of(b, dtype));
   for (uint64_t i = 0; i < elements.size(); ++i)
-    vector = ir.CreateInsertElement(vector, b.to_memory(elements[i], dtype), i);
+    vector = ir.CreateInsertElement(vector, elements[i], i);
   return ir.CreateBitCast(vector, ir.getInt32Ty());
 }
 

@@ -56,8 +56,6 @@ class Tiles {
   void copy(Builder& build, Value from, Value to) { build.emit(OpCode::Copy, {from, to}); }
   // Between fragments of any layouts, whose shapes agree once extents of 1 are dropped.
   void move(Builder& build, Value from, Value to);
-  // Can `move` do it without shared memory?
-  bool moves_in_registers(Value from, Value to);
 
  private:
   std::unordered_map<uint32_t, Ref> layouts_;  // by value id of the alloc

@@ -12,6 +12,13 @@ void append(Tiles& tiles, Builder& build, OpId op) {
   tiles.kernel.region(build.region()).ops.push_back(op);
 }
 
+Value in_shared(Tiles& tiles, Builder& build, Value fragment) {
+  const Type type = tiles.kernel.type(fragment);
+  Value other = tiles.shared(build, type.dtype, type.shape);
+  tiles.copy(build, fragment, other);
+  return other;
+}
+
 // The fragment in the layout, itself or converted, or where that takes shared memory, a shared
 // tile.
 Value operand_in(Tiles& tiles, Builder& build, Value fragment, const Layout& wanted) {
@@ -19,17 +26,10 @@ Value operand_in(Tiles& tiles, Builder& build, Value fragment, const Layout& wan
   if (*layout == wanted) return fragment;
   const Type type = tiles.kernel.type(fragment);
   const int bytes = static_cast<int>(size_of(type.dtype));
-  const bool in_registers = tiles.pool.in_registers(layout, tiles.pool(wanted), bytes);
-  Value other = in_registers ? tiles.fragment(build, type.dtype, type.shape, wanted)
-                             : tiles.shared(build, type.dtype, type.shape);
-  in_registers ? tiles.move(build, fragment, other) : tiles.copy(build, fragment, other);
-  return other;
-}
-
-Value in_shared(Tiles& tiles, Builder& build, Value fragment) {
-  const Type type = tiles.kernel.type(fragment);
-  Value other = tiles.shared(build, type.dtype, type.shape);
-  tiles.copy(build, fragment, other);
+  if (!tiles.pool.in_registers(layout, tiles.pool(wanted), bytes))
+    return in_shared(tiles, build, fragment);
+  Value other = tiles.fragment(build, type.dtype, type.shape, wanted);
+  tiles.move(build, fragment, other);
   return other;
 }
 
@@ -59,6 +59,12 @@ Value reducible(Tiles& tiles, Builder& build, Value source, int dim) {
   Value other = tiles.fragment(build, type.dtype, type.shape, lines);
   is_fragment ? tiles.move(build, source, other) : tiles.copy(build, source, other);
   return other;
+}
+
+// Of partial results: floats are rounded to the destination's dtype once, at the end.
+DType partial_type(DType source, DType destination) {
+  if (!is_float(source)) return source;
+  return source == F64 || destination == F64 ? F64 : F32;
 }
 
 }  // namespace
@@ -100,8 +106,8 @@ void legalise_reduce(Tiles& tiles, Builder& build, OpId id) {
   if (parts > 1) {
     Shape shape = type.shape;
     shape.insert(shape.begin(), parts);
-    const bool widens = is_float(type.dtype) && size_of(type.dtype) < size_of(F32);
-    operands.push_back(tiles.shared(build, widens ? F32 : type.dtype, shape, row_major(shape)));
+    operands.push_back(tiles.shared(build, partial_type(kernel.type(source).dtype, type.dtype),
+                                    shape, row_major(shape)));
   }
   kernel.op(id).operands = std::move(operands);
   append(tiles, build, id);

@@ -84,13 +84,16 @@ class Loop {
     });
   }
 
-  // Elements that move because they are not in place.
+  // Bytes that move because they are not in place.
   int64_t cost(Ref loop) {
-    int64_t elements = 0;
-    for (const Group& group : groups_)
-      if (!fits(group, loop, tiles_.at(group.tile)))
-        elements += count(tiles_.kernel.type(group.tile).shape) * (group.loads + group.stores);
-    return elements;
+    int64_t bytes = 0;
+    for (const Group& group : groups_) {
+      if (fits(group, loop, tiles_.at(group.tile))) continue;
+      const Type& type = tiles_.kernel.type(group.tile);
+      bytes += count(type.shape) * static_cast<int64_t>(size_of(type.dtype)) *
+               (group.loads + group.stores);
+    }
+    return bytes;
   }
 
   Ref cheapest() {

@@ -99,10 +99,4 @@ void Tiles::move(Builder& build, Value from, Value to) {
   copy(build, staged, to);
 }
 
-bool Tiles::moves_in_registers(Value from, Value to) {
-  const std::optional<Layout> same = reshaped(*at(from), kernel.type(to).shape);
-  const int bytes = static_cast<int>(size_of(kernel.type(to).dtype));
-  return same && pool.in_registers(pool(*same), at(to), bytes);
-}
-
 }  // namespace kiln::layouts

@@ -56,14 +56,13 @@ class Guards {
 
   std::map<OpId, Guard> find() {
     do {
-      heads_.clear();  // they know less of barriers than there are
       rounds_alone_ = true;
-      while (walk_on()) {
-      }
+      do {
+        heads_.clear();  // they know less of barriers than there are
+        settle();
+      } while (added_);
       rounds_alone_ = false;
-      added_ = false;
-      while (walk_on() && !added_) {
-      }
+      settle();
     } while (added_);
     return guards_;
   }
@@ -98,12 +97,14 @@ class Guards {
     }
   }
 
-  // Once through the launch; whether that gave anything new.
-  bool walk_on() {
-    changed_ = false;
-    State state;
-    region(kernel_.op(launch_).regions[0], state);
-    return changed_;
+  // Walks through the launch until that shows nothing new, or something was added.
+  void settle() {
+    added_ = false;
+    do {
+      changed_ = false;
+      State state;
+      region(kernel_.op(launch_).regions[0], state);
+    } while (changed_ && !added_);
   }
 
   void region(RegionId region, State& state) {
@@ -213,7 +214,7 @@ class Guards {
   }
 
   void added(const Position& position, OpId id, State& state) {
-    added_ = changed_ = true;
+    added_ = true;
     if (position.op == id) {
       pass(guards_.at(id), state);
     } else {
@@ -249,7 +250,7 @@ class Guards {
   std::map<OpId, Guard> guards_;
   std::map<OpId, State> heads_;  // of loops: at the start of a round that is not the first
   bool rounds_alone_ = false;    // loops are looked at as if nothing had happened before them
-  bool changed_ = false, added_ = false;
+  bool changed_ = false, added_ = false;  // heads; guards
 };
 
 void insert(Kernel& kernel, RegionId region, const std::map<OpId, Guard>& guards) {

@@ -63,23 +63,31 @@ class Cubin {
   std::string arch_, key_;
 };
 
-std::shared_ptr<const cuda::Module> load_cubin(const cuda::Context& context, const Cubin& cubin,
-                                               const std::string& name) {
-  if (auto code = cubin.cached()) try {
-      return cuda::load_module(context, *code, name);
-    } catch (const DeviceError&) {  // not what was stored, whatever its checksum says
-    }
-  return cuda::load_module(context, cubin.make(), name);
+using Loaded = std::shared_ptr<const cuda::Module>;
+
+// Null if the cubin is not what was stored, whatever its checksum says.
+Loaded load_cached(const cuda::Context& context, const Cubin& cubin, const std::string& name) {
+  auto code = cubin.cached();
+  if (!code) return nullptr;
+  try {
+    return cuda::load_module(context, *code, name);
+  } catch (const DeviceError&) {
+    return nullptr;
+  }
 }
 
-std::shared_ptr<const cuda::Module> load_code(const cuda::Context& context, const GpuCode& code,
-                                              const GpuTarget& target, const std::string& name) {
-  if (auto ptxas = external_ptxas()) try {
-      return load_cubin(context, Cubin(*ptxas, code, target, context, name), name);
-    } catch (const DeviceError&) {
-      if (ptxas->chosen) throw;
-    }
-  return cuda::load_module(context, code.ptx, name);
+Loaded load_code(const cuda::Context& context, const GpuCode& code, const GpuTarget& target,
+                 const std::string& name) {
+  const auto ptxas = external_ptxas();
+  if (!ptxas) return cuda::load_module(context, code.ptx, name);
+  const Cubin cubin(*ptxas, code, target, context, name);
+  if (Loaded module = load_cached(context, cubin, name)) return module;
+  try {
+    return cuda::load_module(context, cubin.make(), name);
+  } catch (const DeviceError&) {
+    if (ptxas->chosen) throw;
+    return cuda::load_module(context, code.ptx, name);
+  }
 }
 
 void check_complaint(const CudaExecutable& executable) {
@@ -125,15 +133,22 @@ std::unique_ptr<CudaExecutable> CudaDevice::load(const Kernel& kernel, GpuCode c
   return std::make_unique<CudaExecutable>(shared_, kernel, std::move(code), std::move(module));
 }
 
+std::unique_ptr<CudaExecutable> CudaDevice::load_cached(const Kernel& kernel) {
+  auto code = cached_gpu_code(kernel, target_);
+  if (!code) return nullptr;
+  try {
+    return load(kernel, std::move(*code));
+  } catch (const Error&) {  // not what was stored; if it is not that, compiling will meet it again
+    return nullptr;
+  }
+}
+
 std::unique_ptr<Executable> CudaDevice::compile(const Kernel& kernel) {
-  std::unique_ptr<CudaExecutable> executable;
   Stopwatch watch;
-  if (auto code = cached_gpu_code(kernel, target_)) try {
-      executable = load(kernel, std::move(*code));
-      count_disk_load(watch.lap_ms());
-    } catch (const Error&) {  // not what was stored; if it is not that, it comes again below
-    }
-  if (!executable) {
+  std::unique_ptr<CudaExecutable> executable = load_cached(kernel);
+  if (executable) {
+    count_disk_load(watch.lap_ms());
+  } else {
     CompiledPtx compiled = compile_for_gpu(kernel, target_);
     watch.lap_ms();
     executable = load(kernel, std::move(compiled.code));

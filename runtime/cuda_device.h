@@ -32,6 +32,8 @@ class CudaDevice : public Device {
   std::unique_ptr<CudaExecutable> load(const Kernel& kernel, GpuCode code);
 
  private:
+  std::unique_ptr<CudaExecutable> load_cached(const Kernel& kernel);  // null if it cannot
+
   std::string name_, target_;
   CudaShared& shared_;
 };

@@ -6,6 +6,7 @@
 
 #include "ir/error.h"
 #include "runtime/cuda_device.h"
+#include "runtime/emulator_device.h"
 #include "runtime/host_device.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/stats.h"
@@ -21,14 +22,16 @@ double Device::time_ms(const Executable& executable, const Bindings& bindings, i
 }
 
 const std::vector<std::string_view>& device_names() {
-  static const std::vector<std::string_view> names = {"host", "interpreter", "cuda"};
+  static const std::vector<std::string_view> names = {"host", "interpreter", "emulator", "cuda"};
   return names;
 }
 
 Device& device(std::string_view name) {
-  constexpr std::string_view kNumbered = "cuda:";
+  constexpr std::string_view kNumbered = "cuda:", kEmulated = "emulator:";
   if (name == "host") return host_device();
   if (name == "interpreter") return interpreter_device();
+  if (name == "emulator") return emulator_device();
+  if (name.starts_with(kEmulated)) return emulator_device(name.substr(kEmulated.size()));
   if (name == "cuda") return cuda_device();
   if (name.starts_with(kNumbered)) {
     int ordinal = -1;
@@ -41,7 +44,7 @@ Device& device(std::string_view name) {
 }
 
 std::vector<std::string> usable_devices() {
-  std::vector<std::string> names = {"host", "interpreter"};
+  std::vector<std::string> names = {"host", "interpreter", "emulator"};
   try {
     for (int i = 0; i < cuda::device_count(); ++i)
       if (cuda::device_properties(i).usable()) names.push_back(fmt::format("cuda:{}", i));

@@ -39,12 +39,12 @@ class Device {
   virtual double time_ms(const Executable& executable, const Bindings& bindings, int repetitions);
 };
 
-// By name: "host", "interpreter", "cuda" (the GPU that KILN_CUDA_DEVICE says), "cuda:1". UserError
-// listing the names, DeviceError if there is no such GPU or no driver. The devices live as long as
-// the process.
+// By name: "host", "interpreter", "emulator" (of an sm_80), "emulator:sm_90", "cuda" (the GPU that
+// KILN_CUDA_DEVICE says), "cuda:1". UserError listing the names, DeviceError if there is no such
+// GPU or no driver. The devices live as long as the process.
 Device& device(std::string_view name);
 const std::vector<std::string_view>& device_names();
-// Those that can be used here and now: "host", "interpreter", "cuda:0", ….
+// Those that can be used here and now: "host", "interpreter", "emulator", "cuda:0", ….
 std::vector<std::string> usable_devices();
 
 }  // namespace kiln

@@ -2,22 +2,22 @@
 # Makes a folder that holds `kiln` and the GPU tests for any x86-64 Linux machine with an NVIDIA
 # driver and glibc 2.36 or later; nothing else is needed there.
 #
-#     tools/bundle.sh [FOLDER]      default: build/bundle/kiln-gpu
+#     tools/bundle.sh [FOLDER]      default: build/kiln-gpu
 #     on the GPU machine:           FOLDER/kiln devices; FOLDER/gpu_tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-folder=${1:-build/bundle/kiln-gpu}
+folder=${1:-build/kiln-gpu}
 newest_glibc=2.36  # of the symbols that the binary may ask for: Debian 12's
 most_bytes=$((64 << 20))
 
 bash tools/setup.sh
-[[ -f build/bundle/build.ninja ]] || cmake --preset bundle
-NINJA_STATUS='[%f/%t %es] ' cmake --build --preset bundle
+[[ -f build/release/build.ninja ]] || cmake --preset release
+NINJA_STATUS='[%f/%t %es] ' cmake --build --preset release --target kiln_bundle
 
 rm -rf "$folder"
 mkdir -p "$folder"
-cp build/bundle/bin/kiln_gpu_tests "$folder/kiln"
+cp build/release/bin/kiln_bundle "$folder/kiln"
 cat > "$folder/gpu_tests" <<'SCRIPT'
 #!/bin/bash
 # One file serves as both; it looks at the name it is started by.

@@ -10,6 +10,7 @@
 #include "ir/error.h"
 #include "ir/layout/access.h"
 #include "ir/layout/formula.h"
+#include "ir/layout/locality.h"
 #include "ir/layout/shared.h"
 
 namespace kiln {
@@ -18,73 +19,37 @@ namespace {
 // Issue slots: a shuffle, a select or byte permute, and what the two barriers of a staged tile
 // take.
 constexpr int64_t kShuffleCost = 2, kSelectCost = 1, kBarrierCost = 60;
-constexpr int kUnused = -1;
 
-// For each register and thread of `to`, a place in `from` that holds the element: in the same
-// thread if there is one, else in the same warp, else anywhere.
+// For a place of `to`, one in `from` that holds the element: in the same thread if there is one,
+// else in the same warp, else anywhere. Nothing for padding.
 class Sources {
  public:
   Sources(const Layout& from, const Layout& to)
-      : lanes_(to.extent(Resource::Lane)), warps_(to.warps()) {
-    const Formula element = owner_formula(row_major(to.shape()), Resource::Offset);
-    std::vector<std::vector<Owner>> owners(static_cast<size_t>(
-        std::accumulate(to.shape().begin(), to.shape().end(), int64_t{1}, std::multiplies<>())));
-    sources_.reserve(static_cast<size_t>(to.registers() * warps_ * lanes_));
-    for (Owner place; place.reg < to.registers(); ++place.reg)
-      for (place.warp = 0; place.warp < warps_; ++place.warp)
-        for (place.lane = 0; place.lane < lanes_; ++place.lane) {
-          const Coordinate c = to.coordinate(place);
-          if (!to.contains(c)) {
-            sources_.emplace_back();
-            continue;
-          }
-          std::vector<Owner>& holders = owners[static_cast<size_t>(element(c))];
-          if (holders.empty()) holders = from.owners(c);
-          sources_.push_back(nearest(holders, place));
-        }
-  }
+      : from_(from),
+        to_(to),
+        element_(owner_formula(row_major(to.shape()), Resource::Offset)),
+        holders_(static_cast<size_t>(std::accumulate(to.shape().begin(), to.shape().end(),
+                                                     int64_t{1}, std::multiplies<>()))) {}
 
-  const std::optional<Owner>& at(int64_t reg, int64_t lane, int64_t warp) const {
-    return sources_[static_cast<size_t>((reg * warps_ + warp) * lanes_ + lane)];
-  }
-
- private:
-  static Owner nearest(const std::vector<Owner>& owners, const Owner& place) {
+  std::optional<Owner> of(const Owner& place) {
+    const Coordinate c = to_.coordinate(place);
+    if (!to_.contains(c)) return std::nullopt;
+    std::vector<Owner>& holders = holders_[static_cast<size_t>(element_(c))];
+    if (holders.empty()) holders = from_.owners(c);
     const auto distance = [&](const Owner& owner) {
       return owner.warp != place.warp ? 2 : owner.lane != place.lane ? 1 : 0;
     };
-    return *std::min_element(owners.begin(), owners.end(), [&](const Owner& a, const Owner& b) {
+    return *std::min_element(holders.begin(), holders.end(), [&](const Owner& a, const Owner& b) {
       return distance(a) < distance(b);
     });
   }
 
-  int64_t lanes_, warps_;
-  std::vector<std::optional<Owner>> sources_;
+ private:
+  const Layout& from_;
+  const Layout& to_;
+  const Formula element_;
+  std::vector<std::vector<Owner>> holders_;  // by element, found when first asked for
 };
-
-// The one register of `from` that register `reg` is in every thread, or nothing.
-std::optional<int> same_register(const Sources& sources, const Layout& to, int64_t reg) {
-  int common = kUnused;
-  for (int64_t warp = 0; warp < to.warps(); ++warp)
-    for (int64_t lane = 0; lane < to.extent(Resource::Lane); ++lane) {
-      const auto& source = sources.at(reg, lane, warp);
-      if (!source) continue;
-      if (source->lane != lane || source->warp != warp) return std::nullopt;
-      if (common != kUnused && common != source->reg) return std::nullopt;
-      common = static_cast<int>(source->reg);
-    }
-  return common;
-}
-
-std::optional<std::vector<int>> register_moves(const Sources& sources, const Layout& to) {
-  std::vector<int> moves;
-  for (int64_t reg = 0; reg < to.registers(); ++reg) {
-    const std::optional<int> from = same_register(sources, to, reg);
-    if (!from) return std::nullopt;
-    moves.push_back(*from);
-  }
-  return moves;
-}
 
 // Adds to the steps of one register of `to` what one lane of one warp needs. False if another
 // warp's lane needs something else, for the instructions are the same in every warp.
@@ -106,13 +71,14 @@ bool add_need(std::vector<ShuffleStep>& steps, int reg, size_t lane, const Owner
   return true;
 }
 
-std::optional<std::vector<ShuffleStep>> shuffle_steps(const Sources& sources, const Layout& to) {
+std::optional<std::vector<ShuffleStep>> shuffle_steps(const Layout& from, const Layout& to) {
+  Sources sources(from, to);
   std::vector<ShuffleStep> all;
   for (int64_t reg = 0; reg < to.registers(); ++reg) {
     std::vector<ShuffleStep> steps;
     for (int64_t warp = 0; warp < to.warps(); ++warp)
       for (int64_t lane = 0; lane < to.extent(Resource::Lane); ++lane) {
-        const auto& source = sources.at(reg, lane, warp);
+        const auto source = sources.of({.reg = reg, .lane = lane, .warp = warp});
         if (!source) continue;
         if (source->warp != warp) return std::nullopt;
         if (!add_need(steps, static_cast<int>(reg), static_cast<size_t>(lane), *source))
@@ -170,8 +136,9 @@ Conversion plan_conversion(const Layout& from, const Layout& to, int bytes) {
   Conversion conversion;
   if (from == to) return conversion;
 
-  const Sources sources(from, to);
-  if (auto moves = register_moves(sources, to)) {
+  std::vector<int> axes(to.shape().size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (auto moves = local_registers(to, axes, from)) {
     std::vector<int> same(static_cast<size_t>(from.registers()));
     std::iota(same.begin(), same.end(), 0);
     if (*moves == same) return conversion;
@@ -181,7 +148,7 @@ Conversion plan_conversion(const Layout& from, const Layout& to, int bytes) {
   }
   stage(conversion, from, to, bytes);
   conversion.kind = Conversion::Kind::Shared;
-  const auto steps = shuffle_steps(sources, to);
+  const auto steps = shuffle_steps(from, to);
   if (steps && cost_of(*steps, bytes) <= conversion.cost) {
     conversion.kind = Conversion::Kind::Shuffle;
     conversion.steps = *steps;

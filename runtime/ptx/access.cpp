@@ -18,7 +18,7 @@ void lane_addresses(Warp& warp, const Instruction& in, const Operand& base, uint
 }
 
 std::byte* Access::find(int lane, uint64_t address) {
-  if (address % bytes_ != 0) fault(FindingKind::Misaligned, lane, address);
+  if (address % alignment_ != 0) fault(FindingKind::Misaligned, lane, address);
   found_ = space_;
   uint64_t at = address;
   if (space_ == Space::Generic) {
@@ -88,31 +88,25 @@ void Access::note(int lane, uint64_t address, uint8_t strength, const std::byte*
   address &= ~kWindowMask;
   Accessor who{warp_.index, lane, warp_.position(), (strength & kStrong) != 0, async};
   bool write = intent_ == Intent::Write;
-  Clash clash;
-  auto touch = [&](Cell& cell, uint8_t bytes) {
-    return write ? write_cell(cell, bytes, who, block.clocks)
-                 : read_cell(cell, bytes, who, block.clocks);
+  auto touch = [&](Cell& cell) {
+    return write ? write_cell(cell, who, block.clocks) : read_cell(cell, who, block.clocks);
   };
+  Clash clash;
   if (found_ == Space::Shared) {
     if (!options.check_races && !options.check_uninitialized) return;
-    bool initialized = true;
-    clash = for_each_cell([&](uint64_t at) -> Cell& { return block.shadow.cell(at); },
-                          address - kSharedBase, bytes_, [&](Cell& cell, uint8_t bytes) {
-                            initialized &= write || (cell.initialized & bytes) == bytes;
-                            return touch(cell, bytes);
-                          });
-    if (!initialized && options.check_uninitialized)
-      report({Clash::Kind::Uninitialized}, lane, address);
+    clash = block.shadow.visit(address - kSharedBase, bytes_, touch);
   } else if (found_ == Space::Global && options.check_races) {
-    clash = for_each_cell([&](uint64_t at) -> Cell& { return block.global_shadow.cell(at); },
-                          address, bytes_, touch);
+    clash = block.global_shadow.visit(address, bytes_, touch);
+    if (clash.kind == Clash::Kind::Uninitialized) clash = {};
   }
   if (who.strong && options.check_races) {
     if (!write || (strength & kAcquire))
       block.clocks.strong_read(warp_.index, address, (strength & kAcquire) != 0);
     if (write) block.clocks.strong_write(warp_.index, address, (strength & kRelease) != 0);
   }
-  if (!clash || !options.check_races) return;
+  bool wanted =
+      clash.kind == Clash::Kind::Uninitialized ? options.check_uninitialized : options.check_races;
+  if (!clash || !wanted) return;
   // Two threads that write the same value: whichever comes last, the result is one.
   if (write && clash.kind == Clash::Kind::Write && value && std::memcmp(place, value, bytes_) == 0)
     return;
@@ -121,9 +115,9 @@ void Access::note(int lane, uint64_t address, uint8_t strength, const std::byte*
 
 void Access::report(const Clash& clash, int lane, uint64_t address) {
   const Grid& grid = warp_.block().grid;
-  std::string access = fmt::format("{} {} {}", warp_.thread_name(lane),
-                                   intent_ == Intent::Read ? "reads" : "writes",
-                                   describe_address(grid, found_, address));
+  std::string access =
+      fmt::format("{} {} {}", warp_.thread_name(lane), intent_ == Intent::Read ? "reads" : "writes",
+                  describe_address(grid, found_, address));
   if (clash.kind == Clash::Kind::Uninitialized)
     return warp_.report(FindingKind::UninitializedShared,
                         fmt::format("{}, which nothing was written to", access),
@@ -134,9 +128,10 @@ void Access::report(const Clash& clash, int lane, uint64_t address) {
                                                                      : "copies to it",
                                   describe(grid, clash.instruction));
   if (clash.kind == Clash::Kind::Async)
-    return warp_.report(FindingKind::AsyncNotAwaited,
-                        fmt::format("{}; {} asynchronously and has not awaited that", access, other),
-                        "wait for the group (cp.async.wait_group) before a barrier and this access");
+    return warp_.report(
+        FindingKind::AsyncNotAwaited,
+        fmt::format("{}; {} asynchronously and has not awaited that", access, other),
+        "wait for the group (cp.async.wait_group) before a barrier and this access");
   bool same_warp = clash.thread / kLanes == warp_.index;
   warp_.report(FindingKind::Race,
                fmt::format("{}; {} and no {} orders the two", access, other,
@@ -145,8 +140,8 @@ void Access::report(const Clash& clash, int lane, uint64_t address) {
 }
 
 std::string describe_address(const Grid& grid, Space space, uint64_t address) {
-  std::string text = fmt::format("{} address {:#x}",
-                                 space == Space::Generic ? "generic" : name(space), address);
+  std::string text =
+      fmt::format("{} address {:#x}", space == Space::Generic ? "generic" : name(space), address);
   if (space == Space::Shared) {
     uint64_t end = kSharedBase + grid.shared_bytes;
     const Variable* inside = nullptr;

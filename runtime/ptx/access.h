@@ -20,8 +20,12 @@ void lane_addresses(Warp& warp, const Instruction& in, const Operand& base, uint
 // Accesses of one instruction to `bytes` bytes at each lane's address.
 class Access {
  public:
-  Access(Warp& warp, const Instruction& in, Space space, uint32_t bytes, Intent intent)
-      : warp_(warp), in_(in), space_(space), bytes_(bytes), intent_(intent) {}
+  Access(Warp& warp, Space space, uint32_t bytes, Intent intent, uint32_t alignment = 0)
+      : warp_(warp),
+        space_(space),
+        bytes_(bytes),
+        alignment_(alignment ? alignment : bytes),
+        intent_(intent) {}
 
   // The bytes' place; a fault if there is none or they are misaligned.
   std::byte* find(int lane, uint64_t address);
@@ -37,10 +41,9 @@ class Access {
   void report(const Clash& clash, int lane, uint64_t address);
 
   Warp& warp_;
-  const Instruction& in_;
   Space space_;
   Space found_ = Space::Generic;
-  uint32_t bytes_;
+  uint32_t bytes_, alignment_;
   Intent intent_;
 };
 

@@ -437,20 +437,29 @@ void decode_brev(Decoder& d) {
   Type type = d.type();
   use_all(d, 2, type);
   if (type != Type::B32 && type != Type::B64) d.unknown();
-  d.now.run = type == Type::B32 ? unary<Reverse, uint32_t, uint32_t>
-                                : unary<Reverse, uint64_t, uint64_t>;
+  d.now.run =
+      type == Type::B32 ? unary<Reverse, uint32_t, uint32_t> : unary<Reverse, uint64_t, uint64_t>;
 }
 
 constexpr Mnemonic kMnemonics[] = {
-    {"and", decode_logic<And>},       {"or", decode_logic<Or>},
-    {"xor", decode_logic<Xor>},       {"not", decode_not<Not>},
-    {"cnot", decode_not<CNot>},       {"lop3", decode_lop3},
-    {"shl", decode_shift},            {"shr", decode_shift},
-    {"shf", decode_shf},              {"popc", decode_count<PopCount>},
-    {"clz", decode_count<LeadingZeros>}, {"bfind", decode_bfind},
-    {"brev", decode_brev},            {"bfe", decode_bfe},
-    {"bfi", decode_bfi},              {"prmt", decode_prmt},
-    {"bmsk", decode_bmsk},            {"szext", decode_szext},
+    {"and", decode_logic<And>},
+    {"or", decode_logic<Or>},
+    {"xor", decode_logic<Xor>},
+    {"not", decode_not<Not>},
+    {"cnot", decode_not<CNot>},
+    {"lop3", decode_lop3},
+    {"shl", decode_shift},
+    {"shr", decode_shift},
+    {"shf", decode_shf},
+    {"popc", decode_count<PopCount>},
+    {"clz", decode_count<LeadingZeros>},
+    {"bfind", decode_bfind},
+    {"brev", decode_brev},
+    {"bfe", decode_bfe},
+    {"bfi", decode_bfi},
+    {"prmt", decode_prmt},
+    {"bmsk", decode_bmsk},
+    {"szext", decode_szext},
     {"fns", decode_fns},
 };
 

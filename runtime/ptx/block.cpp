@@ -24,22 +24,24 @@ void Block::run(Dim3 at) {
   for (Barrier& barrier : barriers_) barrier = Barrier{};
   for (auto& warp : warps_) warp->reset();
 
-  for (uint64_t finished = 0;;) {
+  for (;;) {
     bool any = false, all_done = true;
-    uint64_t now = 0;
+    uint64_t instructions = 0;
     for (auto& warp : warps_) {
       if (!warp->done()) any |= warp->run();
       all_done &= warp->done();
-      now += warp->turns;
+      instructions += warp->turns;
     }
     if (all_done) return;
     if (!any) deadlock();
-    finished = now;
-    if (finished > grid.options.max_instructions) {
-      Finding finding{FindingKind::InstructionLimit,
-                      fmt::format("{} instructions of a block and no end:{}", finished, positions()),
-                      "look for a loop that does not end, or raise the limit"};
+    if (instructions > grid.options.max_instructions) {
+      Finding finding{
+          FindingKind::InstructionLimit,
+          fmt::format("{} instructions of a block and no end:{}", instructions, positions()),
+          "look for a loop that does not end, or raise the limit"};
       finding.block = index;
+      for (auto& warp : warps_)
+        if (!warp->done()) locate(grid, warp->position_, finding);
       throw Fault{finding};
     }
   }

@@ -15,12 +15,12 @@ struct CompareName {
   uint8_t unordered;  // true for NaN
 };
 constexpr CompareName kCompares[] = {
-    {"eq", Compare::Eq, 0},   {"ne", Compare::Ne, 0},   {"lt", Compare::Lt, 0},
-    {"le", Compare::Le, 0},   {"gt", Compare::Gt, 0},   {"ge", Compare::Ge, 0},
-    {"lo", Compare::Lt, 0},   {"ls", Compare::Le, 0},   {"hi", Compare::Gt, 0},
-    {"hs", Compare::Ge, 0},   {"equ", Compare::Eq, 1},  {"neu", Compare::Ne, 1},
-    {"ltu", Compare::Lt, 1},  {"leu", Compare::Le, 1},  {"gtu", Compare::Gt, 1},
-    {"geu", Compare::Ge, 1},  {"num", Compare::Num, 0}, {"nan", Compare::Nan, 0},
+    {"eq", Compare::Eq, 0},  {"ne", Compare::Ne, 0},   {"lt", Compare::Lt, 0},
+    {"le", Compare::Le, 0},  {"gt", Compare::Gt, 0},   {"ge", Compare::Ge, 0},
+    {"lo", Compare::Lt, 0},  {"ls", Compare::Le, 0},   {"hi", Compare::Gt, 0},
+    {"hs", Compare::Ge, 0},  {"equ", Compare::Eq, 1},  {"neu", Compare::Ne, 1},
+    {"ltu", Compare::Lt, 1}, {"leu", Compare::Le, 1},  {"gtu", Compare::Gt, 1},
+    {"geu", Compare::Ge, 1}, {"num", Compare::Num, 0}, {"nan", Compare::Nan, 0},
 };
 
 template <class T>
@@ -53,12 +53,12 @@ float value_of(BFloat x, bool) {
   return to_float(x);
 }
 template <class T>
-  requires std::is_integral_v<T>
-T value_of(T x, bool) {
+requires std::is_integral_v<T> T value_of(T x, bool) {
   return x;
 }
 
-// in.a: the comparison; in.b: bit 0 unordered, bit 1 ftz, bits 2… what to do with a third predicate.
+// in.a: the comparison; in.b: bit 0 unordered, bit 1 ftz, bits 2… what to do with a third
+// predicate.
 constexpr uint8_t kUnordered = 1, kFlushes = 2, kAnd = 4, kOr = 8, kXor = 16;
 
 template <class T>

@@ -191,9 +191,12 @@ void pack(Warp& warp, const Instruction& in, uint32_t mask) {
   Conversion how = unpacked(in.immediate);
   int width = 8 * bytes_of(how.to);
   fill<uint32_t>(warp.at(in.operand[0]), mask, [&](int lane) {
-    auto part = [&](int i) { return convert_bits(how, get<uint32_t>(warp.at(in.operand[i]), lane)); };
+    auto part = [&](int i) {
+      return convert_bits(how, get<uint32_t>(warp.at(in.operand[i]), lane));
+    };
     uint64_t both = part(1) << width | part(2);
-    if (in.operands > 3) both |= uint64_t{get<uint32_t>(warp.at(in.operand[3]), lane)} << (2 * width);
+    if (in.operands > 3)
+      both |= uint64_t{get<uint32_t>(warp.at(in.operand[3]), lane)} << (2 * width);
     return static_cast<uint32_t>(both);
   });
 }
@@ -216,8 +219,7 @@ void decode_pack(Decoder& d) {
 void decode_cvt(Decoder& d) {
   if (d.take("pack")) return decode_pack(d);
   Conversion how{};
-  std::string_view mode =
-      d.take_one({"rni", "rzi", "rmi", "rpi", "rn", "rz", "rm", "rp", "rna"});
+  std::string_view mode = d.take_one({"rni", "rzi", "rmi", "rpi", "rn", "rz", "rm", "rp", "rna"});
   how.flushes = d.take("ftz");
   how.relu = d.take("relu");
   how.finite = d.take("satfinite");

@@ -127,8 +127,8 @@ uint64_t integer_to_float(const Conversion& how, uint64_t bits) {
   }
   double x = static_cast<double>(magnitude) * (negative ? -1 : 1);
   Format format = format_of(how.to);
-  return bits_of(how.to, round_float(x, format.fraction, format.least_exponent, format.largest,
-                                     how.rounding));
+  return bits_of(
+      how.to, round_float(x, format.fraction, format.least_exponent, format.largest, how.rounding));
 }
 
 uint64_t float_to_float(const Conversion& how, double x) {

@@ -17,11 +17,10 @@ constexpr int kLanes = 32;
 const std::unordered_map<std::string_view, void (*)(Decoder&)>& mnemonics() {
   static const auto table = [] {
     std::unordered_map<std::string_view, void (*)(Decoder&)> all;
-    for (auto list :
-         {integer_mnemonics(), bit_mnemonics(), arithmetic_mnemonics(), math_mnemonics(),
-          compare_mnemonics(), move_mnemonics(), convert_mnemonics(), memory_mnemonics(),
-          atomic_mnemonics(), warp_mnemonics(), matrix_mnemonics(), mma_mnemonics(),
-          async_mnemonics(), control_mnemonics()})
+    for (auto list : {integer_mnemonics(), bit_mnemonics(), arithmetic_mnemonics(),
+                      math_mnemonics(), compare_mnemonics(), move_mnemonics(), convert_mnemonics(),
+                      memory_mnemonics(), atomic_mnemonics(), warp_mnemonics(), matrix_mnemonics(),
+                      mma_mnemonics(), async_mnemonics(), control_mnemonics()})
       for (const Mnemonic& mnemonic : list) all.emplace(mnemonic.name, mnemonic.decode);
     return all;
   }();
@@ -112,9 +111,9 @@ void Decoder::place_shared() {
     }
   for (const Variable& variable : entry_.shared_variables)
     if (variable.bytes == 0 && variable.offset % entry_.shared_alignment != 0)
-      throw Error(fmt::format("'{}': declare the most aligned dynamic shared memory first",
-                              variable.name),
-                  variable.line);
+      throw Error(
+          fmt::format("'{}': declare the most aligned dynamic shared memory first", variable.name),
+          variable.line);
 }
 
 void Decoder::statement(const Statement& statement) {
@@ -230,10 +229,10 @@ int Decoder::virtual_register(Type type) {
 Operand Decoder::sink(int bytes) {
   auto [it, is_new] = sinks_.emplace(bytes, 0);
   if (is_new)
-    it->second = virtual_register(bytes == 0    ? Type::Pred
-                                  : bytes <= 4  ? Type::B32
-                                  : bytes == 8  ? Type::B64
-                                                : Type::B128);
+    it->second = virtual_register(bytes == 0   ? Type::Pred
+                                  : bytes <= 4 ? Type::B32
+                                  : bytes == 8 ? Type::B64
+                                               : Type::B128);
   return {it->second, static_cast<uint8_t>(bytes == 0 ? 0 : std::max(bytes, 4)),
           OperandRole::Define};
 }
@@ -277,8 +276,7 @@ void Decoder::define_wide(const SyntaxOperand& operand, int bytes) {
 void Decoder::use(const SyntaxOperand& operand, Type type) {
   use_wide(operand, type);
   const Operand& used = entry_.operands.back();
-  if (used.bytes > std::max(4, bytes_of(type)))
-    fail(fmt::format("'{}' is too wide", operand.name));
+  if (used.bytes > std::max(4, bytes_of(type))) fail(fmt::format("'{}' is too wide", operand.name));
 }
 
 void Decoder::use_wide(const SyntaxOperand& operand, Type type) {
@@ -372,6 +370,16 @@ uint64_t Decoder::integer(size_t index) {
   return syntax(index).bits;
 }
 
+bool Decoder::is_predicate(const SyntaxOperand& operand) const {
+  return operand.kind == Kind::Register &&
+         function_.registers[static_cast<size_t>(operand.index)] == Type::Pred;
+}
+
+bool Decoder::is_wide(const SyntaxOperand& operand) const {
+  return operand.kind == Kind::Register &&
+         bytes_of(function_.registers[static_cast<size_t>(operand.index)]) == 8;
+}
+
 uint64_t Decoder::variable_address(int index, Space* space) {
   const Variable& variable = function_.variables[static_cast<size_t>(index)];
   if (space) *space = variable.space;
@@ -381,8 +389,8 @@ uint64_t Decoder::variable_address(int index, Space* space) {
   if (!is_new) return address;
   switch (variable.space) {
     case Space::Local:
-      address = align_up(entry_.local_bytes + (entry_.local_bytes == 0 ? 16 : 0),
-                         variable.alignment);
+      address =
+          align_up(entry_.local_bytes + (entry_.local_bytes == 0 ? 16 : 0), variable.alignment);
       entry_.local_bytes = address + variable.bytes;
       break;
     default: {

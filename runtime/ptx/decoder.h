@@ -42,11 +42,12 @@ class Decoder {
   void define_vector(size_t index, Type element, size_t count);
   void use_vector(size_t index, Type element, size_t count);
   void use_constant(uint64_t bits, int bytes);
-  void address(size_t index);  // the base becomes an operand, the offset the immediate
+  void address(size_t index);      // the base becomes an operand, the offset the immediate
   uint64_t integer(size_t index);  // an immediate
-  bool is_immediate(size_t index) {
-    return syntax(index).kind == SyntaxOperand::Kind::Integer;
-  }
+  bool is_immediate(size_t index) { return syntax(index).kind == SyntaxOperand::Kind::Integer; }
+
+  bool is_predicate(const SyntaxOperand& operand) const;
+  bool is_wide(const SyntaxOperand& operand) const;  // a register of 64 bits
 
   void expect_operands(size_t least, size_t most);
   void expect_operands(size_t count) { expect_operands(count, count); }

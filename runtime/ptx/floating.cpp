@@ -215,8 +215,8 @@ void decode_pair(Decoder& d, std::string_view opcode) {
   else if (opcode == "mul")
     d.now.run = twice_binary<Mul>(flushes);
   else if (opcode == "fma")
-    d.now.run = flushes ? ternary<Twice<Fma, true>, T, T, T, T>
-                        : ternary<Twice<Fma, false>, T, T, T, T>;
+    d.now.run =
+        flushes ? ternary<Twice<Fma, true>, T, T, T, T> : ternary<Twice<Fma, false>, T, T, T, T>;
   else
     d.unknown();
 }
@@ -278,10 +278,7 @@ void decode_float(Decoder& d, Type type) {
   if (opcode == "min" || opcode == "max") return decode_extreme(d, type, opcode == "max");
   if (opcode == "neg" || opcode == "abs") return decode_sign(d, type, opcode == "neg");
   std::string_view mode = d.take_one({"rn", "rz", "rm", "rp"});
-  auto rounding = static_cast<uint8_t>(mode == "rz"   ? 1
-                                       : mode == "rm" ? 2
-                                       : mode == "rp" ? 3
-                                                      : 0);
+  auto rounding = static_cast<uint8_t>(mode == "rz" ? 1 : mode == "rm" ? 2 : mode == "rp" ? 3 : 0);
   if (opcode == "div") return decode_div(d, type, rounding);
   bool flushes = d.take("ftz"), saturates = d.take("sat");
   if (type == Type::F64 && (flushes || saturates)) d.unknown();

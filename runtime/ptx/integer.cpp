@@ -86,9 +86,8 @@ struct ThenAdd {
   }
 };
 int32_t saturated(int64_t value) {
-  return static_cast<int32_t>(
-      std::clamp<int64_t>(value, std::numeric_limits<int32_t>::min(),
-                          std::numeric_limits<int32_t>::max()));
+  return static_cast<int32_t>(std::clamp<int64_t>(value, std::numeric_limits<int32_t>::min(),
+                                                  std::numeric_limits<int32_t>::max()));
 }
 struct AddSaturated {
   int32_t operator()(int32_t a, int32_t b) const { return saturated(int64_t{a} + b); }
@@ -291,9 +290,8 @@ void decode_carry(Decoder& d, bool subtracts, bool uses) {
   d.define(0, type);
   d.use(1, type);
   d.use(2, type);
-  d.now.run = subtracts
-                  ? by_width(d, type, add_carry<uint32_t, true>, add_carry<uint64_t, true>)
-                  : by_width(d, type, add_carry<uint32_t, false>, add_carry<uint64_t, false>);
+  d.now.run = subtracts ? by_width(d, type, add_carry<uint32_t, true>, add_carry<uint64_t, true>)
+                        : by_width(d, type, add_carry<uint32_t, false>, add_carry<uint64_t, false>);
 }
 
 void decode_mad_carry(Decoder& d, Type type, bool uses) {
@@ -415,10 +413,9 @@ void decode_24(Decoder& d, bool adds) {
   using S = int32_t;
   using U = uint32_t;
   if (adds)
-    d.now.run = sign ? (high ? ternary<Mul24<S, true>, S, S, S, S>
-                             : ternary<Mul24<S, false>, S, S, S, S>)
-                     : (high ? ternary<Mul24<U, true>, U, U, U, U>
-                             : ternary<Mul24<U, false>, U, U, U, U>);
+    d.now.run =
+        sign ? (high ? ternary<Mul24<S, true>, S, S, S, S> : ternary<Mul24<S, false>, S, S, S, S>)
+             : (high ? ternary<Mul24<U, true>, U, U, U, U> : ternary<Mul24<U, false>, U, U, U, U>);
   else
     d.now.run = sign ? (high ? binary<Mul24<S, true>, S, S, S> : binary<Mul24<S, false>, S, S, S>)
                      : (high ? binary<Mul24<U, true>, U, U, U> : binary<Mul24<U, false>, U, U, U>);
@@ -436,8 +433,8 @@ void dot(Warp& warp, const Instruction& in, uint32_t mask) {
     int bits = four ? 8 : 16;
     for (int i = 0; i < in.count; ++i) {
       uint32_t u = x >> (bits * i) & ((1u << bits) - 1), v = y >> (8 * i) & 0xff;
-      int64_t left = in.a ? static_cast<int32_t>(u << (32 - bits)) >> (32 - bits)
-                          : static_cast<int64_t>(u);
+      int64_t left =
+          in.a ? static_cast<int32_t>(u << (32 - bits)) >> (32 - bits) : static_cast<int64_t>(u);
       int64_t right = in.b ? static_cast<int8_t>(v) : static_cast<int64_t>(v);
       sum += left * right;
     }

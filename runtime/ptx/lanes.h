@@ -77,8 +77,7 @@ void unary(Warp& warp, const Instruction& in, uint32_t mask) {
 template <class F, class D, class A, class B>
 void binary(Warp& warp, const Instruction& in, uint32_t mask) {
   const std::byte *a = warp.at(in.operand[1]), *b = warp.at(in.operand[2]);
-  fill<D>(warp.at(in.operand[0]), mask,
-          [=](int i) { return D(F{}(get<A>(a, i), get<B>(b, i))); });
+  fill<D>(warp.at(in.operand[0]), mask, [=](int i) { return D(F{}(get<A>(a, i), get<B>(b, i))); });
 }
 template <class F, class D, class A, class B, class C>
 void ternary(Warp& warp, const Instruction& in, uint32_t mask) {

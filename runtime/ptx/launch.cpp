@@ -51,8 +51,8 @@ void check_launch(const Entry& entry, Dim3 grid, Dim3 block, size_t dynamic_shar
     throw Error(fmt::format("{}: an empty grid {}", entry.name, describe(grid)));
   if (block.x == 0 || block.y == 0 || block.z == 0 || block.x > kMostThreads ||
       block.y > kMostThreads || block.z > kMostThreads || threads > kMostThreads)
-    throw Error(fmt::format("{}: a block {}, expected 1 to {} threads", entry.name,
-                            describe(block), kMostThreads));
+    throw Error(fmt::format("{}: a block {}, expected 1 to {} threads", entry.name, describe(block),
+                            kMostThreads));
   const uint64_t* needed = entry.required_threads;
   if (needed[0] != 0 && (needed[0] != block.x || needed[1] != block.y || needed[2] != block.z))
     throw Error(fmt::format("{}: a block {}, the entry requires ({}, {}, {})", entry.name,
@@ -157,10 +157,9 @@ class Run {
     all.global_sectors += did.sectors;
     all.global_bytes += did.bytes;
     if (in.source->line == 0) return;
-    report.lines.push_back({in.source->line, in.source->full,
-                            std::string(grid_.module.file(in.source->source.file)),
-                            in.source->source.line, did.warps, did.lanes, did.wavefronts,
-                            did.conflicts, did.sectors});
+    report.lines.push_back(
+        {in.source->line, in.source->full, std::string(grid_.module.file(in.source->source.file)),
+         in.source->source.line, did.warps, did.lanes, did.wavefronts, did.conflicts, did.sectors});
   }
 
   const Grid& grid_;
@@ -195,7 +194,7 @@ Report launch(const Program& program, std::string_view name, Dim3 grid, Dim3 blo
   uint64_t begin = kSharedBase + entry.static_shared;
   begin = (begin + entry.shared_alignment - 1) / entry.shared_alignment * entry.shared_alignment;
   uint64_t end = dynamic_shared > 0 ? begin + dynamic_shared : kSharedBase + entry.static_shared;
-  Grid all{program.module(), entry,      grid, block, end - kSharedBase, dynamic_shared,
+  Grid all{program.module(), entry,           grid,   block, end - kSharedBase, dynamic_shared,
            parameters,       memory.ranges(), options};
   for (auto& [variable_name, storage] : program.module().storage) {
     auto address = reinterpret_cast<uint64_t>(storage.begin);

@@ -103,8 +103,9 @@ class Lexer {
     while (base == 16 ? std::isxdigit(static_cast<unsigned char>(peek())) != 0 : is_digit(peek()))
       ++at_;
     bool fraction = peek() == '.' && is_digit(peek(1));
-    bool exponent = (peek() == 'e' || peek() == 'E') &&
-                    (is_digit(peek(1)) || ((peek(1) == '-' || peek(1) == '+') && is_digit(peek(2))));
+    bool exponent =
+        (peek() == 'e' || peek() == 'E') &&
+        (is_digit(peek(1)) || ((peek(1) == '-' || peek(1) == '+') && is_digit(peek(2))));
     if (base != 16 && base != 2 && (fraction || exponent)) return decimal_float(begin);
     Token token{Token::Kind::Integer, text_.substr(begin, at_ - begin), 0, line_};
     auto [end, failure] =

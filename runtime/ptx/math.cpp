@@ -1,5 +1,5 @@
-// Functions of one float: rcp, sqrt, rsqrt, ex2, lg2, sin, cos, tanh; copysign. Approximate ones are
-// computed in f64 and rounded, which is within their documented error.
+// Functions of one float: rcp, sqrt, rsqrt, ex2, lg2, sin, cos, tanh; copysign. Approximate ones
+// are computed in f64 and rounded, which is within their documented error.
 #include <cfenv>
 #include <cmath>
 

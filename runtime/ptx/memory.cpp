@@ -22,7 +22,7 @@ void load(Warp& warp, const Instruction& in, uint32_t mask) {
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, in.operand[in.count], addresses);
   uint32_t bytes = sizeof(T) * in.count;
-  Access access(warp, in, in.space, bytes, Intent::Read);
+  Access access(warp, in.space, bytes, Intent::Read);
   const std::byte* places[kLanes];
   for_each_lane(mask, [&](int lane) {
     places[lane] = access.find(lane, addresses[lane]);
@@ -45,7 +45,7 @@ void store(Warp& warp, const Instruction& in, uint32_t mask) {
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, in.operand[0], addresses);
   uint32_t bytes = sizeof(T) * in.count;
-  Access access(warp, in, in.space, bytes, Intent::Write);
+  Access access(warp, in.space, bytes, Intent::Write);
   const std::byte* values[8];
   for (int n = 0; n < in.count; ++n) values[n] = warp.at(in.operand[n + 1]);
   for_each_lane(mask, [&](int lane) {
@@ -67,7 +67,7 @@ struct Wide {
 void load_128(Warp& warp, const Instruction& in, uint32_t mask) {
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, in.operand[1], addresses);
-  Access access(warp, in, in.space, sizeof(Wide), Intent::Read);
+  Access access(warp, in.space, sizeof(Wide), Intent::Read);
   std::byte* to = warp.at(in.operand[0]);
   for_each_lane(mask, [&](int lane) {
     std::byte* place = access.find(lane, addresses[lane]);
@@ -80,7 +80,7 @@ void load_128(Warp& warp, const Instruction& in, uint32_t mask) {
 void store_128(Warp& warp, const Instruction& in, uint32_t mask) {
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, in.operand[0], addresses);
-  Access access(warp, in, in.space, sizeof(Wide), Intent::Write);
+  Access access(warp, in.space, sizeof(Wide), Intent::Write);
   const std::byte* from = warp.at(in.operand[1]);
   for_each_lane(mask, [&](int lane) {
     std::byte* place = access.find(lane, addresses[lane]);
@@ -216,9 +216,14 @@ void decode_hint(Decoder& d) {
 }
 
 constexpr Mnemonic kMnemonics[] = {
-    {"ld", decode_ld},          {"ldu", decode_ld},       {"st", decode_st},
-    {"cvta", decode_cvta},      {"isspacep", decode_isspacep}, {"prefetch", decode_hint},
-    {"prefetchu", decode_hint}, {"applypriority", decode_hint},
+    {"ld", decode_ld},
+    {"ldu", decode_ld},
+    {"st", decode_st},
+    {"cvta", decode_cvta},
+    {"isspacep", decode_isspacep},
+    {"prefetch", decode_hint},
+    {"prefetchu", decode_hint},
+    {"applypriority", decode_hint},
 };
 
 }  // namespace

@@ -44,8 +44,8 @@ inline float to_float(Half x) {
   uint32_t magnitude = x.bits & 0x7fff;
   // A float with the half's fields, then scaled: subnormals come right by themselves.
   float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000u);
-  uint32_t bits = magnitude >= 0x7c00 ? (magnitude << 13) | 0x7f800000
-                                      : std::bit_cast<uint32_t>(scaled);
+  uint32_t bits =
+      magnitude >= 0x7c00 ? (magnitude << 13) | 0x7f800000 : std::bit_cast<uint32_t>(scaled);
   return std::bit_cast<float>(bits | sign);
 }
 inline float to_float(BFloat x) {

@@ -38,14 +38,13 @@ Graph build(const Entry& entry) {
   }
   graph.successors.resize(graph.first.size());
   for (size_t block = 0; block < graph.first.size(); ++block) {
-    size_t end = block + 1 < graph.first.size() ? static_cast<size_t>(graph.first[block + 1])
-                                                : code.size();
+    size_t end =
+        block + 1 < graph.first.size() ? static_cast<size_t>(graph.first[block + 1]) : code.size();
     const Instruction& last = code[end - 1];
     auto& successors = graph.successors[block];
     bool falls = last.guard >= 0 || last.flow == Flow::Next || last.flow > Flow::Exit;
     if (falls && end < code.size()) successors.push_back(block_of[end]);
-    if (last.flow == Flow::Branch)
-      successors.push_back(block_of[static_cast<size_t>(last.target)]);
+    if (last.flow == Flow::Branch) successors.push_back(block_of[static_cast<size_t>(last.target)]);
     if (last.flow == Flow::BranchTable)
       for (int32_t target : entry.tables[static_cast<size_t>(last.target)])
         successors.push_back(block_of[static_cast<size_t>(target)]);

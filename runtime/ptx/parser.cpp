@@ -95,8 +95,7 @@ void append_value(TokenStream& tokens, Type type, std::vector<uint8_t>& bytes) {
 void parse_initial(TokenStream& tokens, Type type, std::vector<uint8_t>& bytes) {
   if (!tokens.take('{')) return append_value(tokens, type, bytes);
   while (!tokens.take('}')) {
-    if (tokens.at(Kind::Punctuation, "{"))
-      tokens.fail("a flat list of values");
+    if (tokens.at(Kind::Punctuation, "{")) tokens.fail("a flat list of values");
     append_value(tokens, type, bytes);
     if (!tokens.take(',') && !tokens.at(Kind::Punctuation, "}")) tokens.fail("',' or '}'");
   }

@@ -24,7 +24,7 @@ struct RegisterRange {
 struct Scope {
   std::map<std::string, int, std::less<>> registers, variables;  // indices
   std::map<std::string, RegisterRange, std::less<>> ranges;
-  std::map<std::string_view, int> labels;                             // statements
+  std::map<std::string_view, int> labels;                            // statements
   std::map<std::string_view, std::vector<std::string_view>> tables;  // .branchtargets
   int parent = -1;
 };
@@ -158,9 +158,9 @@ class BodyParser {
     size_t digits = name.find_last_not_of("0123456789") + 1;
     std::string_view prefix = name.substr(0, digits);
     uint64_t number = 0;
-    bool numbered = digits < name.size() && (name[digits] != '0' || digits + 1 == name.size()) &&
-                    std::from_chars(name.data() + digits, name.data() + name.size(), number).ec ==
-                        std::errc();
+    bool numbered =
+        digits < name.size() && (name[digits] != '0' || digits + 1 == name.size()) &&
+        std::from_chars(name.data() + digits, name.data() + name.size(), number).ec == std::errc();
     for (int at = current_; at >= 0; at = scopes_[static_cast<size_t>(at)].parent) {
       Scope& scope = scopes_[static_cast<size_t>(at)];
       if (auto it = scope.registers.find(name); it != scope.registers.end()) return it->second;
@@ -273,8 +273,7 @@ class BodyParser {
         number.kind = OperandKind::Float64;
         if (negative) number.bits ^= uint64_t{1} << 63;
         return number;
-      default:
-        throw Error(fmt::format("expected an operand, got '{}'", digits.text), digits.line);
+      default: throw Error(fmt::format("expected an operand, got '{}'", digits.text), digits.line);
     }
   }
 

@@ -39,7 +39,6 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-
 // `.align 4 .b8 name[16] = {…}` after the space's word. Several, if separated by commas.
 std::vector<Variable> parse_variables(TokenStream& tokens, Space space);
 Variable parse_parameter(TokenStream& tokens);

@@ -103,14 +103,14 @@ struct Entry {
   std::vector<std::vector<int32_t>> tables;  // of BranchTable
   // Constants, 32 lanes each: constants of 4 bytes at 128·i, wider ones at the next slots.
   std::vector<uint32_t> constants;
-  int32_t slots = 0, predicates = 0;  // a warp's
+  int32_t slots = 0, predicates = 0;                  // a warp's
   std::vector<std::pair<Special, int32_t>> specials;  // and their slots
   // Registers that may be read before they are written: a bit for each in Warp::defined.
-  std::map<int32_t, int32_t> watched;            // slot → bit; predicates are ~slot
-  std::vector<std::string> watched_names;        // by bit
+  std::map<int32_t, int32_t> watched;      // slot → bit; predicates are ~slot
+  std::vector<std::string> watched_names;  // by bit
   std::vector<Variable> parameters;
   uint64_t parameter_bytes = 0;
-  uint64_t static_shared = 0;  // bytes from kSharedBase; dynamic shared memory follows
+  uint64_t static_shared = 0;      // bytes from kSharedBase; dynamic shared memory follows
   uint64_t shared_alignment = 16;  // of dynamic shared memory
   uint64_t local_bytes = 0;
   std::vector<Variable> shared_variables;  // offset = address

@@ -74,10 +74,10 @@ enum class AsyncMode : uint8_t {
 
 struct Options {
   AsyncMode async = AsyncMode::AtIssue;
-  bool check_races = true;          // shared memory, and global memory within a block
-  bool check_uninitialized = true;  // shared memory and registers
-  std::optional<Dim3> only_block;   // run this block alone
-  int threads = 0;                  // of the host; 0: one a core
+  bool check_races = true;                        // shared memory, and global memory within a block
+  bool check_uninitialized = true;                // shared memory and registers
+  std::optional<Dim3> only_block;                 // run this block alone
+  int threads = 0;                                // of the host; 0: one a core
   uint64_t max_instructions = uint64_t{1} << 32;  // of the warps of one block
   size_t max_findings = 32;
 };

@@ -31,8 +31,8 @@ std::string_view name(FindingKind kind) {
 std::string Finding::text() const {
   std::string text;
   if (!file.empty()) text += fmt::format("{}:{}: ", file, line);
-  text += fmt::format("{}: {}\n  block ({}, {}, {})", name(kind), message, block.x, block.y,
-                      block.z);
+  text +=
+      fmt::format("{}: {}\n  block ({}, {}, {})", name(kind), message, block.x, block.y, block.z);
   if (ptx_line > 0) text += fmt::format(", PTX line {}: {}", ptx_line, instruction);
   if (!advice.empty()) text += fmt::format("\n  try: {}", advice);
   return text;

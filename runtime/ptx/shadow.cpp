@@ -1,6 +1,7 @@
 #include "runtime/ptx/shadow.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace kiln::ptx {
@@ -54,9 +55,8 @@ bool is_mine(const Cell& cell, const Accessor& who) {
 }
 
 // The last write against an access now.
-Clash clash_with_write(const Cell& cell, uint8_t bytes, const Accessor& who,
-                       const Clocks& clocks) {
-  if ((cell.write_bytes & bytes) == 0) return {};
+Clash clash_with_write(const Cell& cell, const Accessor& who, const Clocks& clocks) {
+  if (cell.write_clock == 0) return {};
   Clash clash{Clash::Kind::Write, cell.write_warp * 32u + cell.write_lane, cell.write_instruction};
   if (cell.async) {
     clash.kind = Clash::Kind::Async;
@@ -70,45 +70,44 @@ Clash clash_with_write(const Cell& cell, uint8_t bytes, const Accessor& who,
 
 }  // namespace
 
-Clash read_cell(Cell& cell, uint8_t bytes, const Accessor& who, const Clocks& clocks) {
-  Clash clash = clash_with_write(cell, bytes, who, clocks);
+Clash read_cell(Cell& cell, const Accessor& who, const Clocks& clocks) {
+  Clash clash = clash_with_write(cell, who, clocks);
+  if (!clash && !cell.initialized) clash.kind = Clash::Kind::Uninitialized;
   if (who.strong) return clash;  // a strong write may follow
   if (cell.reads[0].warp != who.warp) std::swap(cell.reads[0], cell.reads[1]);
   Cell::Read& mine = cell.reads[0];
   uint32_t clock = clocks.now(who.warp);
-  if (mine.warp != who.warp || mine.clock != clock) mine.lanes = mine.bytes = 0;
-  mine.warp = static_cast<uint8_t>(who.warp);
+  if (mine.warp != who.warp || mine.clock != clock) mine.lanes = 0;
+  mine.warp = who.warp;
   mine.clock = clock;
   mine.lanes |= 1u << who.lane;
-  mine.bytes |= bytes;
   mine.instruction = who.instruction;
   return clash;
 }
 
-Clash write_cell(Cell& cell, uint8_t bytes, const Accessor& who, const Clocks& clocks) {
-  Clash clash = clash_with_write(cell, bytes, who, clocks);
+Clash write_cell(Cell& cell, const Accessor& who, const Clocks& clocks) {
+  Clash clash = clash_with_write(cell, who, clocks);
   for (Cell::Read& read : cell.reads) {
-    if ((read.bytes & bytes) == 0) continue;
     uint32_t others = read.warp == who.warp ? read.lanes & ~(1u << who.lane) : read.lanes;
     if (!clash && others != 0 && !clocks.ordered(read.warp, read.clock, who.warp))
-      clash = {Clash::Kind::Read,
-               read.warp * 32u + static_cast<uint32_t>(__builtin_ctz(others)), read.instruction};
-    read.bytes &= static_cast<uint8_t>(~bytes);
+      clash = {Clash::Kind::Read, read.warp * 32 + static_cast<uint32_t>(std::countr_zero(others)),
+               read.instruction};
+    read.lanes = 0;  // whoever comes after this write comes after them
   }
   cell.write_clock = clocks.now(who.warp);
   cell.write_instruction = who.instruction;
   cell.write_warp = static_cast<uint8_t>(who.warp);
   cell.write_lane = static_cast<uint8_t>(who.lane);
-  cell.write_bytes = bytes;
   cell.strong = who.strong;
   cell.async = who.async;
-  cell.initialized |= bytes;
+  cell.initialized = true;
   return clash;
 }
 
 void GlobalShadow::reset() {
   for (auto& [address, page] : pages_) free_.push_back(std::move(page));
   pages_.clear();
+  forget_parts();
   last_ = ~uint64_t{0};
 }
 

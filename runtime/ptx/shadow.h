@@ -39,20 +39,20 @@ class Clocks {
   std::unordered_map<uint64_t, Vector> locations_;
 };
 
-// What is known of 4 bytes of memory.
+// What is known of 4 bytes of memory, or of one where narrower accesses have parted them.
 struct Cell {
   struct Read {
     uint32_t lanes = 0, clock = 0;
     int32_t instruction = -1;
-    uint8_t warp = 0, bytes = 0;
+    uint32_t warp = 0;
   };
-  uint32_t write_clock = 0;
+  uint32_t write_clock = 0;  // 0: not written
   int32_t write_instruction = -1;
   uint8_t write_warp = 0, write_lane = 0;
-  uint8_t write_bytes = 0;  // that the last writer wrote
   bool strong = false, async = false;
-  uint8_t initialized = 0;
-  Read reads[2];  // of the last two warps that read
+  bool initialized = false;
+  int32_t parts = -1;  // in the shadow's list
+  Read reads[2];       // of the last two warps that read
 };
 
 struct Accessor {
@@ -72,34 +72,60 @@ struct Clash {
   explicit operator bool() const { return kind != Kind::None; }
 };
 
-Clash read_cell(Cell& cell, uint8_t bytes, const Accessor& who, const Clocks& clocks);
-Clash write_cell(Cell& cell, uint8_t bytes, const Accessor& who, const Clocks& clocks);
+Clash read_cell(Cell& cell, const Accessor& who, const Clocks& clocks);
+Clash write_cell(Cell& cell, const Accessor& who, const Clocks& clocks);
 
-// Calls f(cell, bytes of it) for the cells of [address, address + bytes); ends at a clash.
-template <class Cells, class F>
-Clash for_each_cell(Cells&& cells, uint64_t address, uint32_t bytes, F f) {
-  Clash first;
-  while (bytes > 0) {
-    auto offset = static_cast<uint32_t>(address & 3);
-    uint32_t here = bytes < 4 - offset ? bytes : 4 - offset;
-    Clash clash = f(cells(address), static_cast<uint8_t>(((1u << here) - 1) << offset));
-    if (clash && !first) first = clash;
-    address += here;
-    bytes -= here;
-  }
-  return first;
-}
-
-class SharedShadow {
+// The cells of a shadow: `Derived` finds that of 4 bytes.
+template <class Derived>
+class Shadow {
  public:
-  void reset(uint64_t bytes) { cells_.assign((bytes + 3) / 4, Cell{}); }
+  // Calls f(cell) for the cells of [address, address + bytes); the first clash it gives.
+  template <class F>
+  Clash visit(uint64_t address, uint32_t bytes, F f) {
+    Clash first;
+    auto note = [&](Cell& cell) {
+      Clash clash = f(cell);
+      if (clash && !first) first = clash;
+    };
+    for (uint64_t end = address + bytes; address < end;) {
+      Cell& cell = static_cast<Derived*>(this)->cell(address);
+      if (cell.parts < 0 && address % 4 == 0 && end - address >= 4) {
+        note(cell);
+        address += 4;
+        continue;
+      }
+      if (cell.parts < 0) part(cell);
+      auto& parts = parts_[static_cast<size_t>(cell.parts)];
+      do note(parts[address % 4]);
+      while (++address < end && address % 4 != 0);
+    }
+    return first;
+  }
+
+ protected:
+  void forget_parts() { parts_.clear(); }
+
+ private:
+  void part(Cell& cell) {
+    parts_.push_back({cell, cell, cell, cell});
+    cell.parts = static_cast<int32_t>(parts_.size()) - 1;
+  }
+  std::vector<std::array<Cell, 4>> parts_;
+};
+
+class SharedShadow : public Shadow<SharedShadow> {
+ public:
+  void reset(uint64_t bytes) {
+    cells_.assign((bytes + 3) / 4, Cell{});
+    forget_parts();
+  }
   Cell& cell(uint64_t offset) { return cells_[offset / 4]; }  // from the base
 
  private:
   std::vector<Cell> cells_;
 };
 
-class GlobalShadow {
+class GlobalShadow : public Shadow<GlobalShadow> {
  public:
   void reset();
   Cell& cell(uint64_t address) {

@@ -1,6 +1,7 @@
-// Warps: lanes part at branches, and wait for each other where they can meet. The lanes in the block
-// of lowest order run first (order.cpp), so that they meet as early as the control flow allows; lanes
-// that run for long while others wait let those run too, so that no spinning lane starves them.
+// Warps: lanes part at branches, and wait for each other where they can meet. The lanes in the
+// block of lowest order run first (order.cpp), so that they meet as early as the control flow
+// allows; lanes that run for long while others wait let those run too, so that no spinning lane
+// starves them.
 #include "runtime/ptx/warp.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 namespace kiln::ptx {
 namespace {
 
-constexpr uint64_t kTurn = 4096;       // instructions of one warp before the next gets to run
+constexpr uint64_t kTurn = 4096;      // instructions of one warp before the next gets to run
 constexpr uint32_t kPatience = 1024;  // choices in favour of the lowest order, in a row
 
 }  // namespace

@@ -72,10 +72,9 @@ class Warp {
 
   // 32 lanes of an operand; each 4 bytes, or 8, or 16.
   std::byte* at(const Operand& operand) {
-    return operand.slot >= 0
-               ? file_ + static_cast<size_t>(operand.slot) * kSlotBytes
-               : const_cast<std::byte*>(constants_) +
-                     static_cast<size_t>(~operand.slot) * kSlotBytes;
+    return operand.slot >= 0 ? file_ + static_cast<size_t>(operand.slot) * kSlotBytes
+                             : const_cast<std::byte*>(constants_) +
+                                   static_cast<size_t>(~operand.slot) * kSlotBytes;
   }
   uint32_t predicate(const Operand& operand) const {
     uint32_t lanes = operand.slot >= 0 ? predicates_[static_cast<size_t>(operand.slot)] : kAllLanes;
@@ -108,9 +107,9 @@ class Warp {
   uint32_t thread(int lane) const { return index * kLanes + static_cast<uint32_t>(lane); }
 
   const uint32_t index;
-  uint32_t exists = 0;  // lanes that are threads of the block
+  uint32_t exists = 0;                    // lanes that are threads of the block
   const Memory::Range* recent = nullptr;  // that an access was in
-  uint32_t carry = 0;   // the condition code of add.cc
+  uint32_t carry = 0;                     // the condition code of add.cc
   std::vector<PendingCopy> pending;
   uint32_t groups[kLanes] = {};  // cp.async groups each lane has committed
   uint64_t turns = 0;            // instructions executed

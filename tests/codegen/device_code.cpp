@@ -2,12 +2,6 @@
 
 #include <fmt/format.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 namespace kiln::testing {
 
@@ -76,24 +70,6 @@ void DeviceCode::clean_up() {
 std::string DeviceCode::ptx() {
   clean_up();
   return owner_.emit(*machine(), llvm::CodeGenFileType::AssemblyFile);
-}
-
-std::optional<Assembled> assemble(const std::string& ptx, const std::string& target) {
-  static const bool present = std::system("ptxas --version > /dev/null 2>&1") == 0;
-  if (!present) return std::nullopt;
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / fmt::format("kiln_{}_{}.ptx", getpid(), target);
-  std::ofstream(path) << ptx;
-  const std::string command =
-      fmt::format("ptxas -v -arch={} '{}' -o /dev/null 2>&1", target, path.string());
-  Assembled result;
-  FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (size_t count = fread(buffer.data(), 1, buffer.size(), pipe))
-    result.messages.append(buffer.data(), count);
-  result.accepted = pclose(pipe) == 0;
-  std::filesystem::remove(path);
-  return result;
 }
 
 }  // namespace kiln::testing

@@ -42,11 +42,4 @@ class DeviceCode {
   nvptx::Builder b_;
 };
 
-// What `ptxas -v` says, and whether it took the text. Nothing if there is no ptxas.
-struct Assembled {
-  bool accepted;
-  std::string messages;
-};
-std::optional<Assembled> assemble(const std::string& ptx, const std::string& target);
-
 }  // namespace kiln::testing

@@ -18,38 +18,45 @@ struct Case {
   int64_t m, n, k;
   DType in = F16;
   bool transpose_a = false, transpose_b = false, clear = false;
-  Space a_space = Space::Shared;
+  Space a_space = Space::Shared, b_space = Space::Shared;
+  std::string policy = "square";
 
   DType out() const { return is_int(in) ? I32 : in == F64 ? F64 : F32; }
   std::string text() const {
-    return fmt::format("{}x{}x{} {}{}{}{}{}", m, n, k, name(in),
+    return fmt::format("{}x{}x{} {}{}{}{}{}{} {}", m, n, k, name(in),
                        transpose_a ? ", a transposed" : "", transpose_b ? ", b transposed" : "",
-                       clear ? ", clear" : "",
-                       a_space == Space::Fragment ? ", a in registers" : "");
+                       clear ? ", clear" : "", a_space == Space::Fragment ? ", a in registers" : "",
+                       b_space == Space::Fragment ? ", b in registers" : "", policy);
   }
 };
 
-// y = c + a · b of one block.
+// y[i, j] = c[i] + a[i] · b[j], a block for each of 2 x 2 products.
 Kernel kernel_of(const Case& test) {
   Program p("gemm");
   const Shape shape_a = test.transpose_a ? Shape{test.k, test.m} : Shape{test.m, test.k};
   const Shape shape_b = test.transpose_b ? Shape{test.n, test.k} : Shape{test.k, test.n};
-  Value ga = p.tensor("a", test.in, shape_a), gb = p.tensor("b", test.in, shape_b);
-  Value gc = p.tensor("c", test.out(), {test.m, test.n});
-  Value gy = p.tensor("y", test.out(), {test.m, test.n}, "output");
-  p.launch([&] {
+  Value ga = p.tensor("a", test.in, {2, shape_a[0], shape_a[1]});
+  Value gb = p.tensor("b", test.in, {2, shape_b[0], shape_b[1]});
+  Value gc = p.tensor("c", test.out(), {2, test.m, test.n});
+  Value gy = p.tensor("y", test.out(), {2, 2, test.m, test.n}, "output");
+  p.launch({p.index(2), p.index(2)}, [&](std::span<const Value> block) {
+    Value zero = p.index(0);
     Value a = p.b.alloc(test.a_space, test.in, shape_a);
-    Value b = p.b.alloc(Space::Shared, test.in, shape_b);
+    Value b = p.b.alloc(test.b_space, test.in, shape_b);
     Value c = p.b.alloc(Space::Fragment, test.out(), {test.m, test.n});
-    p.copy(ga, a);
-    p.copy(gb, b);
-    p.copy(gc, c);
+    const auto part = [&](Value tensor, Value i, const Shape& shape) {
+      return p.b.slice(tensor, {i, zero, zero}, {1, shape[0], shape[1]});
+    };
+    p.copy(part(ga, block[0], shape_a), a);
+    p.copy(part(gb, block[1], shape_b), b);
+    p.copy(part(gc, block[0], {test.m, test.n}), c);
     Attrs attrs;
     attrs.set("transpose_a", test.transpose_a);
     attrs.set("transpose_b", test.transpose_b);
     attrs.set("clear", test.clear);
+    attrs.set("policy", test.policy);
     p.b.emit(OpCode::Gemm, {a, b, c}, attrs);
-    p.copy(c, gy);
+    p.copy(c, p.b.slice(gy, {block[0], block[1], zero, zero}, {1, 1, test.m, test.n}));
   });
   return p.kernel;
 }
@@ -180,4 +187,107 @@ TEST_CASE("mma: parts of shared tiles", "[nvptx]") {
   CHECK(occurrences(by_words, "ld.shared.b32") > 0);
   // Beyond the tile's end there are zeros.
   CHECK(occurrences(product_with_part(96, 0, {1, 64, 64}, false), "ld.shared") > 0);
+}
+
+namespace {
+
+Case random_case(Random& random, bool mma) {
+  Case test{random(1, 40), random(1, 40), random(1, 40)};
+  if (mma) {
+    test = {16 * random(1, 5), 8 * random(1, 10), 8 * random(1, 9)};
+    test.in = random.of({F16, BF16, I8, U8, E4M3, E5M2});
+    if (size_of(test.in) == 1 && random.coin()) test.k = 32 * random(1, 3);
+  } else {
+    test.in = random.of({F16, BF16, F32, F64, I8, U8, E4M3, E5M2});
+  }
+  test.transpose_a = random.coin();
+  test.transpose_b = random.coin();
+  test.clear = random.coin();
+  test.a_space = random(0, 2) ? Space::Shared : Space::Fragment;
+  test.b_space = random(0, 3) ? Space::Shared : Space::Fragment;
+  test.policy = random.of<std::string>({"square", "full_row", "full_col"});
+  return test;
+}
+
+// A part of a shared tile [stages, …] that begins anywhere, known at compile time or not, and
+// sometimes sticks out.
+struct Part {
+  Shape base, start;
+  int dynamic = 0;  // bit i: the start along axis i is computed
+
+  Part(Random& random, const Shape& extents) : dynamic(static_cast<int>(random(0, 7))) {
+    base = {random(1, 2)};
+    start = {random(0, base[0] - 1)};
+    for (int64_t extent : extents) {
+      const int64_t unit = random.of<int64_t>({0, 1, 2, 8, 16, extent, extent});
+      start.push_back(unit * random(0, 1));
+      int64_t all = start.back() + extent;
+      if (random(0, 2) == 0) all += random(0, 8);
+      if (random(0, 5) == 0) all = std::max<int64_t>(1, all - random(0, 20));
+      if (random(0, 9) == 0) start.back() = -random(0, 8);
+      base.push_back(all);
+    }
+  }
+  Value slice(Program& p, Value tile, Value block, const Shape& extents) const {
+    std::vector<Value> index;
+    for (size_t axis = 0; axis < start.size(); ++axis) {
+      index.push_back(p.index(start[axis]));
+      if ((dynamic >> axis & 1) == 0) continue;
+      const int64_t unit = start[axis] ? start[axis] & -start[axis] : 16;
+      Value zero = p.b.binary(OpCode::FloorMod, block, p.index(1));
+      Value units = p.b.binary(OpCode::Add, zero, p.index(start[axis] / unit));
+      index.back() = p.b.binary(OpCode::Mul, units, p.index(unit));
+    }
+    return p.b.slice(tile, index, {1, extents[0], extents[1]});
+  }
+};
+
+Kernel parts_kernel(const Case& test, const Part& of_a, const Part& of_b) {
+  Program p("parts");
+  const Shape shape_a = test.transpose_a ? Shape{test.k, test.m} : Shape{test.m, test.k};
+  const Shape shape_b = test.transpose_b ? Shape{test.n, test.k} : Shape{test.k, test.n};
+  Value ga = p.tensor("a", test.in, of_a.base), gb = p.tensor("b", test.in, of_b.base);
+  Value gy = p.tensor("y", test.out(), {test.m, test.n}, "output");
+  p.launch({p.index(1)}, [&](std::span<const Value> block) {
+    Value a = p.b.alloc(Space::Shared, test.in, of_a.base);
+    Value b = p.b.alloc(Space::Shared, test.in, of_b.base);
+    Value c = p.b.alloc(Space::Fragment, test.out(), {test.m, test.n});
+    p.copy(ga, a);
+    p.copy(gb, b);
+    p.b.fill(1, c);
+    Attrs attrs;
+    attrs.set("transpose_a", test.transpose_a);
+    attrs.set("transpose_b", test.transpose_b);
+    p.b.emit(OpCode::Gemm,
+             {of_a.slice(p, a, block[0], shape_a), of_b.slice(p, b, block[0], shape_b), c}, attrs);
+    p.copy(c, gy);
+  });
+  return p.kernel;
+}
+
+}  // namespace
+
+TEST_CASE("gemm: random ones are exact", "[nvptx]") {
+  Random random;
+  for (int i = 0; i < 40; ++i) {
+    const Case test = random_case(random, i % 3 != 0);
+    const std::string target = random.target();
+    INFO(test.text() << " for " << target);
+    CHECK(emulation_fault(kernel_of(test), target, random.check()) == "");
+  }
+}
+
+TEST_CASE("gemm: random parts of shared tiles", "[nvptx]") {
+  Random random;
+  for (int i = 0; i < 40; ++i) {
+    Case test = random_case(random, i % 3 != 0);
+    const int64_t most = test.in == F64 ? 16 : 32;  // both tiles are to fit any target
+    for (int64_t* extent : {&test.m, &test.n, &test.k}) *extent = std::min(*extent, most);
+    const Part a(random, test.transpose_a ? Shape{test.k, test.m} : Shape{test.m, test.k});
+    const Part b(random, test.transpose_b ? Shape{test.n, test.k} : Shape{test.k, test.n});
+    const std::string target = random.target();
+    INFO(test.text() << " for " << target << ": a at " << str(a.start) << " of " << str(a.base)
+                     << ", b at " << str(b.start) << " of " << str(b.base));
+    CHECK(emulation_fault(parts_kernel(test, a, b), target, random.check()) == "");
+  }
 }

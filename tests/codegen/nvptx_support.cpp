@@ -9,7 +9,9 @@
 #include <iostream>
 #include <sstream>
 
+#include "ir/canon.h"
 #include "passes/pipeline.h"
+#include "runtime/emulator_device.h"
 
 namespace kiln::testing {
 namespace {
@@ -78,6 +80,19 @@ std::string assembly_fault(const std::string& ptx, const std::string& target) {
     if (line.find("lmem") != std::string::npos) return line;
   }
   return "";
+}
+
+std::string emulation_fault(const Kernel& kernel, const std::string& target, const Check& check) {
+  setenv("KILN_CACHE", "off", 1);  // random programs are not worth keeping
+  RandomBindings expected(kernel, check.dims, check.params, check.options), actual = expected;
+  interpret(kernel, expected.bindings());
+  const std::unique_ptr<Executable> code = emulator_device(target).compile(canonical(kernel));
+  ptx::Options options;
+  options.async = ptx::AsyncMode::AtLatest;
+  for (const ptx::Report& report : emulate(*code, actual.bindings(), options))
+    if (!report.findings.empty()) return report.findings[0].text();
+  const std::string damage = actual.damage();
+  return damage.empty() ? actual.difference(expected, check.tolerance) : damage;
 }
 
 }  // namespace kiln::testing

@@ -1,10 +1,14 @@
-// Lowers kernels for GPUs, and asks ptxas, where there is one, what it makes of their PTX.
+// Lowers kernels for GPUs, asks ptxas, where there is one, what it makes of their PTX, and runs it
+// in the emulator.
 #pragma once
 
+#include <initializer_list>
+#include <random>
 #include <string>
 
 #include "codegen/nvptx.h"
 #include "ir/kernel.h"
+#include "tests/codegen/harness.h"
 
 namespace kiln::testing {
 
@@ -17,5 +21,30 @@ size_t occurrences(const std::string& text, const std::string& part);
 // Assembles for the target; an error, a spill, local memory or an advisory, empty if there is none
 // of these, or no ptxas (said once).
 std::string assembly_fault(const std::string& ptx, const std::string& target);
+
+// Compiles for the target, runs in the emulator, asynchronous copies as late as they may be, and
+// compares with the interpreter; the first finding or difference, empty if there is none.
+std::string emulation_fault(const Kernel& kernel, const std::string& target, const Check& check);
+
+// What random tests choose from; the seed is printed.
+struct Random {
+  std::mt19937_64 bits{random_seed()};
+
+  int64_t operator()(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(bits);
+  }
+  bool coin() { return (*this)(0, 1) != 0; }
+  template <class T>
+  T of(std::initializer_list<T> list) {
+    return *(list.begin() + (*this)(0, static_cast<int64_t>(list.size()) - 1));
+  }
+  std::string target() { return of<std::string>({"sm_80", "sm_89", "sm_90"}); }
+  Check check() {
+    Check made;
+    made.options.seed = bits();
+    made.options.padded = coin();
+    return made;
+  }
+};
 
 }  // namespace kiln::testing

@@ -21,11 +21,13 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ir/walk.h"
+#include "passes/gpu_target.h"
 #include "passes/pipeline.h"
 #include "runtime/device.h"
 #include "tests/differential/generator.h"
 #include "tests/differential/random.h"
 #include "tests/differential/reducer.h"
+#include "tests/passes/race_check.h"
 #include "tests/support/on_device.h"
 #include "tests/support/random_bindings.h"
 
@@ -35,6 +37,7 @@ namespace {
 using testing::RandomBindings;
 
 constexpr size_t kTogether = 16;  // programs in one child process
+constexpr int kTraces = 100;      // of a program, in the search for races
 
 struct Case {
   Program program;
@@ -82,7 +85,7 @@ std::string check_device(const Case& c, Device& target) {
 }
 
 // The canonical form, and some passes in any order, keep the results; so does a GPU tier's whole
-// pipeline, whose passes have an order.
+// pipeline, whose passes have an order and leave no races.
 std::string check_passes(const Case& c) {
   Random random(c.seed);
   std::vector<Pass> passes;
@@ -96,12 +99,14 @@ std::string check_passes(const Case& c) {
   if (random.chance(50)) {
     const auto& tier = pipeline_for(Tier::Sm80);
     passes.insert(passes.end(), tier.begin(), tier.end());
-    kernel.target = random.pick({"sm_80", "sm_90"});
+    const auto targets = gpu_targets();
+    kernel.target = targets[static_cast<size_t>(random.between(0, std::ssize(targets) - 1))].name;
     names += fmt::format(" and those of {}", kernel.target);
   }
   run_passes(kernel, passes, {.verify_each = true, .after_each = {}});
   std::string wrong =
       disagreement(c, [&](const Bindings& bindings) { interpret(kernel, bindings); });
+  if (wrong.empty() && !kernel.target.empty()) wrong = testing::RaceCheck(kernel, kTraces).find();
   return wrong.empty() ? "" : fmt::format("after{}: {}", names, wrong);
 }
 

@@ -1,7 +1,10 @@
 // infer_layouts on random programs: the law of tests/passes/layout_law.h, and the results.
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <random>
+#include <sstream>
 
 #include "ir/builder.h"
 #include "ir/interp.h"
@@ -57,7 +60,7 @@ Layout any_layout(Random& random, const Shape& shape, int64_t warps) {
   std::vector<int> order;
   for (int axis = rank; axis-- > 0;) order.push_back(axis);
   const auto axis = [&] { return static_cast<int>(random.pick(0, rank - 1)); };
-  switch (random.pick(0, 6)) {
+  switch (random.pick(0, 7)) {
     case 0: return blocked(shape, warps, 4);
     case 1: return permute_axes(blocked(reversed, warps, 4), order);
     case 2: {
@@ -72,6 +75,14 @@ Layout any_layout(Random& random, const Shape& shape, int64_t warps) {
       if (rank == 2) return mma_accumulator(shape[0], shape[1], {warps, 1, 1});
       break;
     case 5: return blocked(shape, warps, 4).repeat(Resource::Reg, 2, kNoAxis).crop(shape);
+    case 6: {  // a register and a lane exchange elements: cannot be reduced as it is
+      Layout::Parts parts = blocked(shape, warps, 4).parts();
+      parts.atom[Resource::Reg].push_back(parts.atom[Resource::Lane].front());
+      parts.extents[static_cast<size_t>(Resource::Reg)] *= 2;
+      for (Digit& digit : parts.digits)
+        if (digit.resource == Resource::Reg) digit.stride *= 2;
+      return Layout(std::move(parts));
+    }
     default: break;
   }
   Layout layout(rank);
@@ -199,9 +210,17 @@ class Loops {
           if (auto place = index(extents, own, tile, false))
             sum = build_.binary(OpCode::Add, sum, build_.cast(build_.load(tile, *place), F32));
       if (!stored) return;
-      if (random_.chance(50))
-        sum = build_.binary(OpCode::Sub, sum, build_.cast(build_.load(stored, at), F32));
+      // The same element, its axes of 1 indexed as before or by 0.
+      std::vector<Value> again = at;
+      for (size_t axis = 0; axis < again.size(); ++axis)
+        if (shape(stored)[axis] == 1 && random_.chance(50)) again[axis] = zero();
+      const auto changed = [&](OpCode code) {
+        Value old = build_.cast(build_.load(stored, again), F32);
+        return build_.binary(code, sum, old);
+      };
+      if (random_.chance(50)) sum = changed(OpCode::Sub);
       build_.store(sum, stored, at);
+      if (random_.chance(30)) build_.store(changed(OpCode::Add), stored, again);
     });
   }
 
@@ -280,6 +299,22 @@ TEST_CASE("infer_layouts: whatever layouts tiles have, ops find their elements")
     give_any_layouts(kernel, random, random.of<int64_t>({1, 2, 3, 4, 8}));
     expect_legal(kernel, {program.dims, program.any_bits}, seed);
   }
+}
+
+TEST_CASE("infer_layouts: its tile files become legal") {
+  int checked = 0;
+  const auto folder = std::filesystem::path(KILN_TESTS_DIR) / "files" / "infer_layouts";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    if (text.str().find("ERROR:") != std::string::npos) continue;
+    Kernel kernel = parse(text.str());
+    infer_layouts(kernel);
+    INFO(entry.path().filename());
+    CHECK(broken_layout_law(kernel) == "");
+    ++checked;
+  }
+  CHECK(checked >= 8);
 }
 
 TEST_CASE("infer_layouts: loops that reach fragments in every way") {

@@ -58,7 +58,7 @@ TEST_CASE("devices by name") {
   CHECK(device("host").target() != device("interpreter").target());
   for (std::string_view name : test::cpu_devices()) CHECK_FALSE(device(name).description().empty());
   CHECK(error_of([] { device("gpu"); }) ==
-        "there is no device 'gpu' | one of host, interpreter, cuda, cuda:1, …");
+        "there is no device 'gpu' | one of host, interpreter, emulator, cuda, cuda:1, …");
 }
 
 TEST_CASE("device memory") {

@@ -60,7 +60,7 @@ TEST_CASE("cuda device: names, and what they are") {
   CHECK(device("cuda").description() ==
         "Fake H200, sm_90, 132 multiprocessors, 128.00 GiB, driver CUDA 12.4, code for sm_90");
   CHECK(usable_devices() ==
-        std::vector<std::string>{"host", "interpreter", "cuda:0", "cuda:1", "cuda:3"});
+        std::vector<std::string>{"host", "interpreter", "emulator", "cuda:0", "cuda:1", "cuda:3"});
   {
     EnvironmentGuard guard("KILN_CUDA_DEVICE", "1");
     CHECK(&device("cuda") == &device("cuda:1"));
@@ -303,7 +303,7 @@ TEST_CASE("child: no device", "[.child-no-device]") {
     fake_cuda().driver_version = std::atoi(version);
   const std::string text = device_error_of([] { device("cuda"); });
   CHECK_THAT(text, Contains(std::getenv("KILN_TEST_EXPECTED")));
-  CHECK(usable_devices() == std::vector<std::string>{"host", "interpreter"});
+  CHECK(usable_devices() == std::vector<std::string>{"host", "interpreter", "emulator"});
 }
 
 TEST_CASE("cuda device: without a driver, or with an old one, there is none") {

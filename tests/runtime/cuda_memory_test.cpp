@@ -117,6 +117,9 @@ TEST_CASE("cuda: whose a pointer is") {
   fake.forget();
   check(mine, "q");
   CHECK(fake.all_calls() == 0);
+  check.forget();
+  check(mine, "q");
+  CHECK(fake.calls("cuPointerGetAttributes") == 1);
 
   fake.fail("cuPointerGetAttributes", Result::InvalidValue);  // as older drivers say "host"
   CHECK(cuda::pointer_info(zero, host.data()).kind == Kind::Host);

@@ -1,0 +1,207 @@
+#include "runtime/emulator_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "ir/error.h"
+#include "passes/gpu_target.h"
+#include "runtime/call_plan.h"
+#include "runtime/environment.h"
+#include "runtime/gpu_code.h"
+#include "runtime/host_memory.h"
+#include "runtime/stats.h"
+#include "runtime/thread_pool.h"
+
+namespace kiln {
+namespace {
+
+ptx::Options default_options() {
+  ptx::Options options;
+  const std::string async = environment("KILN_EMULATOR_ASYNC").value_or("issue");
+  if (async != "issue" && async != "latest")
+    throw UserError(fmt::format("KILN_EMULATOR_ASYNC is '{}'", async), "issue, latest");
+  options.async = async == "latest" ? ptx::AsyncMode::AtLatest : ptx::AsyncMode::AtIssue;
+  options.threads = host_threads();
+  return options;
+}
+
+// The bytes that a tensor's elements lie in; tensors that overlap are one range to the emulator,
+// which knows a byte by one name.
+struct Span {
+  uint64_t begin, end;
+  std::string name;
+  bool writable;
+};
+
+Span span_of(const Memory& memory, std::string name, bool writable) {
+  auto begin = reinterpret_cast<uint64_t>(memory.data), end = begin;
+  const size_t size = size_of(memory.dtype);
+  if (std::find(memory.shape.begin(), memory.shape.end(), 0) == memory.shape.end()) {
+    end += size;
+    for (size_t axis = 0; axis < memory.shape.size(); ++axis) {
+      const int64_t reach =
+          (memory.shape[axis] - 1) * memory.strides[axis] * static_cast<int64_t>(size);
+      (reach < 0 ? begin : end) += static_cast<uint64_t>(reach);
+    }
+  }
+  return {begin, end, std::move(name), writable};
+}
+
+void add_spans(std::vector<Span> spans, ptx::Memory& memory) {
+  std::erase_if(spans, [](const Span& span) { return span.begin == span.end; });
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::vector<Span> merged;
+  for (Span& span : spans) {
+    if (merged.empty() || span.begin >= merged.back().end) {
+      merged.push_back(std::move(span));
+      continue;
+    }
+    Span& last = merged.back();
+    last.end = std::max(last.end, span.end);
+    last.name += fmt::format(", {}", span.name);
+    last.writable |= span.writable;
+  }
+  for (const Span& span : merged)
+    memory.add(reinterpret_cast<const void*>(span.begin), span.end - span.begin, span.name,
+               span.writable);
+}
+
+class EmulatedKernel : public Executable {
+ public:
+  EmulatedKernel(const Kernel& kernel, GpuCode code)
+      : code_(std::move(code)), plan_(make_plan(kernel, code_)), program_(parse(code_)) {}
+
+  void run(const Bindings& bindings) const override {
+    for (const ptx::Report& report : run(bindings, default_options()))
+      if (!report.findings.empty()) throw DeviceError(text_of(report));
+  }
+
+  std::vector<ptx::Report> run(const Bindings& bindings, const ptx::Options& options) const {
+    const CallPlan::Positional positional = plan_.positional(bindings);
+    const CallArguments arguments = positional.view();
+    CallPlan::Frame frame;
+    plan_.enter(arguments, frame);
+    std::vector<std::byte> workspace(plan_.workspace_bytes(frame) + CallPlan::kWorkspaceAlignment);
+    auto begin = reinterpret_cast<uint64_t>(workspace.data());
+    begin += (0 - begin) % CallPlan::kWorkspaceAlignment;
+    plan_.place_workspaces(reinterpret_cast<void*>(begin), frame);
+    ptx::Memory memory;
+    add_spans(spans(arguments, frame), memory);
+
+    std::vector<ptx::Report> reports;
+    for (size_t i = 0; i < code_.launches.size(); ++i) {
+      const GpuLaunch& launch = code_.launches[i];
+      const std::array<int64_t, 3> grid = plan_.grid(i, frame);
+      if (*std::min_element(grid.begin(), grid.end()) <= 0) continue;
+      std::vector<uint64_t> slots(plan_.slot_count(i));
+      plan_.fill_slots(i, arguments, frame, slots.data());
+      auto extent = [&](size_t axis) { return static_cast<uint32_t>(grid[axis]); };
+      reports.push_back(ptx::launch(program_, launch.entry, {extent(0), extent(1), extent(2)},
+                                    {static_cast<uint32_t>(launch.threads)},
+                                    static_cast<size_t>(launch.shared_bytes),
+                                    std::as_bytes(std::span(slots)), memory, options));
+      if (!reports.back().findings.empty()) break;
+    }
+    return reports;
+  }
+
+ private:
+  static CallPlan make_plan(const Kernel& kernel, const GpuCode& code) {
+    std::vector<std::vector<Slot>> slots;
+    for (const GpuLaunch& launch : code.launches) slots.push_back(launch.slots);
+    return CallPlan(Signature(std::make_shared<const Kernel>(kernel)), slots);
+  }
+
+  // The text is our own: what the emulator does not know is a defect of one of the two.
+  static ptx::Program parse(const GpuCode& code) {
+    try {
+      return ptx::parse(code.ptx);
+    } catch (const ptx::Error& error) {
+      throw InternalError(fmt::format("the emulator cannot run the code: {}", error.what()));
+    }
+  }
+
+  std::vector<Span> spans(const CallArguments& arguments, const CallPlan::Frame& frame) const {
+    std::vector<Span> all;
+    const auto& tensors = plan_.signature().tensors();
+    for (size_t i = 0; i < tensors.size(); ++i)
+      all.push_back(span_of(*arguments.tensors[i], tensors[i].name, tensors[i].written()));
+    for (size_t i = 0; i < frame.workspaces.size(); ++i)
+      all.push_back(span_of(frame.workspaces[i], fmt::format("workspace {}", i), true));
+    return all;
+  }
+
+  std::string text_of(const ptx::Report& report) const {
+    std::string text = fmt::format("{}: the emulator found {}:", plan_.signature().kernel().name,
+                                   report.findings.size() == 1
+                                       ? std::string("a mistake")
+                                       : fmt::format("{} mistakes", report.findings.size()));
+    for (const ptx::Finding& finding : report.findings) text += fmt::format("\n{}", finding.text());
+    return text;
+  }
+
+  GpuCode code_;
+  CallPlan plan_;
+  ptx::Program program_;
+};
+
+class EmulatorDevice : public HostMemoryDevice {
+ public:
+  explicit EmulatorDevice(std::string_view target)
+      : arch_(target),
+        name_(target == kDefault ? "emulator" : fmt::format("emulator:{}", target)) {}
+
+  static constexpr std::string_view kDefault = "sm_80";
+
+  std::string_view name() const override { return name_; }
+  std::string description() const override {
+    return fmt::format(
+        "emulator of the PTX for {}, {} threads; finds races, deadlocks, bad "
+        "accesses",
+        arch_, host_threads());
+  }
+  std::string target() const override { return fmt::format("emulator {}", arch_); }
+
+  std::unique_ptr<Executable> compile(const Kernel& kernel) override {
+    Stopwatch watch;
+    if (auto cached = cached_gpu_code(kernel, arch_)) {
+      auto executable = std::make_unique<EmulatedKernel>(kernel, std::move(*cached));
+      count_disk_load(watch.lap_ms());
+      return executable;
+    }
+    CompiledPtx compiled = compile_for_gpu(kernel, arch_);
+    watch.lap_ms();
+    auto executable = std::make_unique<EmulatedKernel>(kernel, std::move(compiled.code));
+    count_compilation(compiled.passes_ms, compiled.codegen_ms, watch.lap_ms());
+    return executable;
+  }
+
+ private:
+  std::string arch_, name_;
+};
+
+}  // namespace
+
+Device& emulator_device(std::string_view target) {
+  if (target.empty()) target = EmulatorDevice::kDefault;
+  const std::string name(gpu_target(target).name);  // UserError if there is none
+  static std::mutex mutex;
+  static auto& devices = *new std::map<std::string, EmulatorDevice>;  // outlive all executables
+  std::lock_guard lock(mutex);
+  return devices.try_emplace(name, name).first->second;
+}
+
+std::vector<ptx::Report> emulate(const Executable& executable, const Bindings& bindings,
+                                 const ptx::Options& options) {
+  if (const auto* kernel = dynamic_cast<const EmulatedKernel*>(&executable))
+    return kernel->run(bindings, options);
+  throw UserError("expected a kernel that was compiled for an emulator",
+                  "compile(device(\"emulator\"), kernel)");
+}
+
+}  // namespace kiln

@@ -1,0 +1,21 @@
+// A GPU without a GPU: the PTX that a GPU would run, in the emulator (runtime/ptx), which finds
+// what a GPU would do silently wrong. A finding is a DeviceError with all of them in its text.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/device.h"
+#include "runtime/ptx/ptx.h"
+
+namespace kiln {
+
+// `target` is a name of passes/gpu_target.h; empty: sm_80. Tensors are host memory. The variable
+// KILN_EMULATOR_ASYNC says when asynchronous copies take place: "issue" (default) or "latest".
+Device& emulator_device(std::string_view target = {});
+
+// Runs what was compiled for an emulator, with these options; findings are in the report. UserError
+// if it was compiled for another device. One report for each launch of the kernel.
+std::vector<ptx::Report> emulate(const Executable& executable, const Bindings& bindings,
+                                 const ptx::Options& options);
+
+}  // namespace kiln

@@ -1,0 +1,42 @@
+// The library's kernels for GPUs have no races, and no barrier or wait for nothing.
+#include <catch2/catch.hpp>
+
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/registry.h"
+#include "passes/pipeline.h"
+#include "tests/passes/race_check.h"
+
+namespace kiln {
+namespace {
+
+void expect_no_races(Kernel kernel, const std::string& target) {
+  kernel.target = target;
+  run_passes(kernel, pipeline_for(Tier::Sm80));
+  CHECK(testing::RaceCheck(kernel).find() == "");
+  testing::for_each_mutant(kernel, [&](const Kernel& mutant, const std::string& what) {
+    INFO(what);
+    CHECK(testing::RaceCheck(mutant).find() != "");
+  });
+}
+
+TEST_CASE("attention has no races", "[races]") {
+  for (AttentionConfig config : shipped_attention_configs())
+    for (bool written_out : {false, true}) {
+      config.written_out = written_out;
+      config.lse = written_out;
+      INFO(name(config.dtype) << " dim " << config.dim << " block " << config.block_m << " form "
+                              << static_cast<int>(config.form));
+      expect_no_races(block_sparse_attention_kernel(config), "sm_90");
+    }
+}
+
+TEST_CASE("no kernel of the library has races", "[races]") {
+  for (const KernelEntry& entry : kernel_registry())
+    for (const char* target : {"sm_80", "sm_90"}) {
+      INFO(entry.name << " for " << target);
+      expect_no_races(entry.build(entry.with_defaults({})), target);
+    }
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# What is to be seen on a machine with a GPU, from the bundle (tools/bundle.sh): the GPU tests, the
+# benchmarks, the cost of launches; a table last, logs in the folder $OUT.
+#
+#     tools/gpu/run.sh [PART…]      devices attend tests programs sanitizer bench launch; default: all
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+
+bundle=${KILN_BUNDLE:-build/kiln-gpu}
+out=${OUT:-build/gpu-logs}
+mkdir -p "$out"
+export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$(mktemp -d)}
+table=()
+
+run_limited() {  # SECONDS COMMAND…, also a function
+  local limit=$1
+  shift
+  if [[ $(type -t "$1") == function ]]; then "$@"; else timeout "$limit" "$@"; fi
+}
+
+part() {  # NAME SECONDS COMMAND…: the last lines are shown, all is kept
+  local name=$1 limit=$2 start=$SECONDS status
+  shift 2
+  run_limited "$limit" "$@" >"$out/$name.log" 2>&1
+  status=$?
+  printf '\n== %s (exit %s, %s s)\n' "$name" $status $((SECONDS - start))
+  tail -n "${lines:-25}" "$out/$name.log"
+  table+=("$(printf '%-12s %4s s  exit %s  %s' "$name" $((SECONDS - start)) $status \
+    "$(grep -E ' ran, | passed, ' "$out/$name.log" | tail -1)")")
+}
+
+attend() {
+  local status=0
+  for options in "--dim 128 --block 128 --causal" "--dim 64 --block 64" "--dim 80 --block 32 --causal" \
+    "--dim 96 --block 16" "--dim 256 --block 64 --causal" "--dim 32 --block 128 --dtype bf16" \
+    "--dim 64 --block 64 --dtype f32 --causal"; do
+    "$bundle/kiln" run block_sparse_attention --device cuda --heads 4 --heads-kv 2 --seq 1111 \
+      --density 0.4 $options --check 2>&1 | grep -E 'problem|time|check|kiln:' || status=1
+  done
+  return $status
+}
+
+sanitizer() {
+  local status=0 tool
+  for tool in memcheck racecheck synccheck; do
+    echo "-- $tool"
+    KILN_TEST_PROGRAMS=0 compute-sanitizer --tool $tool --error-exitcode 9 "$bundle/kiln" run \
+      block_sparse_attention --device cuda --heads 2 --seq 700 --density 0.4 --dim 64 --block 64 \
+      --causal --check 2>&1 | tail -4
+    [[ ${PIPESTATUS[0]} == 0 ]] || status=1
+    compute-sanitizer --tool $tool --error-exitcode 9 bash "$bundle/gpu_tests" --differential \
+      --programs 20 --seed 7 2>&1 | tail -4
+    [[ ${PIPESTATUS[0]} == 0 ]] || status=1
+  done
+  return $status
+}
+
+chosen=("$@")
+[[ ${#chosen[@]} == 0 ]] && chosen=(devices attend tests programs sanitizer bench launch)
+for name in "${chosen[@]}"; do
+  case $name in
+    devices) part devices 60 "$bundle/kiln" devices ;;
+    attend) part attend 200 attend ;;
+    tests) part tests 500 bash "$bundle/gpu_tests" ;;
+    programs) part programs 400 bash "$bundle/gpu_tests" --differential --programs 500 ;;
+    sanitizer) part sanitizer 500 sanitizer ;;
+    bench) part bench 400 "$bundle/kiln" bench --device cuda ;;
+    launch) part launch 200 build/release/bin/kiln_launch_cost ;;
+    *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
+  esac
+done
+printf '\n'
+printf '%s\n' "${table[@]}"
