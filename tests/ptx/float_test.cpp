@@ -32,8 +32,7 @@ auto in_mode(int mode, F f) {
 TEST_CASE("f32 arithmetic") {
   auto x = [](const uint64_t* a, int i) { return as<float>(a[i]); };
   check_op("add.f32 $0, $1, $2;", {4, 4, 4}, [=](auto* a) { return nan_or(x(a, 0) + x(a, 1)); });
-  check_op("sub.rn.f32 $0, $1, $2;", {4, 4, 4},
-           [=](auto* a) { return nan_or(x(a, 0) - x(a, 1)); });
+  check_op("sub.rn.f32 $0, $1, $2;", {4, 4, 4}, [=](auto* a) { return nan_or(x(a, 0) - x(a, 1)); });
   check_op("mul.ftz.f32 $0, $1, $2;", {4, 4, 4},
            [=](auto* a) { return nan_or(ftz(ftz(x(a, 0)) * ftz(x(a, 1)))); });
   check_op("fma.rn.f32 $0, $1, $2, $3;", {4, 4, 4, 4},
@@ -42,11 +41,9 @@ TEST_CASE("f32 arithmetic") {
     float y = ftz(std::fma(ftz(x(a, 0)), ftz(x(a, 1)), ftz(x(a, 2))));
     return bits(y > 0 ? std::min(y, 1.0f) : 0.0f);
   });
-  check_op("div.rn.f32 $0, $1, $2;", {4, 4, 4},
-           [=](auto* a) { return nan_or(x(a, 0) / x(a, 1)); });
+  check_op("div.rn.f32 $0, $1, $2;", {4, 4, 4}, [=](auto* a) { return nan_or(x(a, 0) / x(a, 1)); });
   check_op("neg.f32 $0, $1;", {4, 4}, [](auto* a) { return a[0] ^ 0x80000000; });
-  check_op("abs.ftz.f32 $0, $1;", {4, 4},
-           [=](auto* a) { return bits(std::fabs(ftz(x(a, 0)))); });
+  check_op("abs.ftz.f32 $0, $1;", {4, 4}, [=](auto* a) { return bits(std::fabs(ftz(x(a, 0)))); });
   check_op("copysign.f32 $0, $1, $2;", {4, 4, 4},
            [](auto* a) { return (a[0] & 0x80000000) | (a[1] & 0x7fffffff); });
 }
@@ -111,14 +108,12 @@ TEST_CASE("f32 minima and maxima") {
 TEST_CASE("f64 arithmetic") {
   auto x = [](const uint64_t* a, int i) { return as<double>(a[i]); };
   check_op("add.f64 $0, $1, $2;", {8, 8, 8}, [=](auto* a) { return nan_or(x(a, 0) + x(a, 1)); });
-  check_op("mul.rn.f64 $0, $1, $2;", {8, 8, 8},
-           [=](auto* a) { return nan_or(x(a, 0) * x(a, 1)); });
+  check_op("mul.rn.f64 $0, $1, $2;", {8, 8, 8}, [=](auto* a) { return nan_or(x(a, 0) * x(a, 1)); });
   check_op("fma.rn.f64 $0, $1, $2, $3;", {8, 8, 8, 8},
            [=](auto* a) { return nan_or(std::fma(x(a, 0), x(a, 1), x(a, 2))); });
-  check_op("div.rn.f64 $0, $1, $2;", {8, 8, 8},
-           [=](auto* a) { return nan_or(x(a, 0) / x(a, 1)); });
+  check_op("div.rn.f64 $0, $1, $2;", {8, 8, 8}, [=](auto* a) { return nan_or(x(a, 0) / x(a, 1)); });
   check_op("sqrt.rn.f64 $0, $1;", {8, 8}, [=](auto* a) { return nan_or(std::sqrt(x(a, 0))); });
-  check_op("neg.f64 $0, $1;", {8, 8}, [](auto* a) { return a[0] ^ uint64_t{1} << 63; });
+  check_op("neg.f64 $0, $1;", {8, 8}, [](auto* a) { return a[0] ^ uint64_t { 1 } << 63; });
   check_op("setp.ltu.f64 %p1, $1, $2; selp.b64 $0, 1, 0, %p1;", {8, 8, 8},
            [=](auto* a) { return uint64_t{!(x(a, 0) >= x(a, 1))}; });
 }
@@ -127,13 +122,11 @@ TEST_CASE("comparisons of floats") {
   auto x = [](const uint64_t* a, int i) { return as<float>(a[i]); };
   const std::string rest = ".f32 %p1, $1, $2; selp.b32 $0, 1, 0, %p1;";
   check_op("setp.lt" + rest, {4, 4, 4}, [=](auto* a) { return uint64_t{x(a, 0) < x(a, 1)}; });
-  check_op("setp.ne" + rest, {4, 4, 4}, [=](auto* a) {
-    return uint64_t{x(a, 0) < x(a, 1) || x(a, 0) > x(a, 1)};
-  });
+  check_op("setp.ne" + rest, {4, 4, 4},
+           [=](auto* a) { return uint64_t{x(a, 0) < x(a, 1) || x(a, 0) > x(a, 1)}; });
   check_op("setp.neu" + rest, {4, 4, 4}, [=](auto* a) { return uint64_t{x(a, 0) != x(a, 1)}; });
-  check_op("setp.nan" + rest, {4, 4, 4}, [=](auto* a) {
-    return uint64_t{std::isnan(x(a, 0)) || std::isnan(x(a, 1))};
-  });
+  check_op("setp.nan" + rest, {4, 4, 4},
+           [=](auto* a) { return uint64_t{std::isnan(x(a, 0)) || std::isnan(x(a, 1))}; });
   check_op("setp.geu.ftz" + rest, {4, 4, 4},
            [=](auto* a) { return uint64_t{!(ftz(x(a, 0)) < ftz(x(a, 1)))}; });
   check_op("testp.normal.f32 %p1, $1; selp.b32 $0, 1, 0, %p1;", {4, 4},
@@ -151,7 +144,8 @@ struct Small {
     auto narrow = static_cast<double>(value);
     if (narrow != value && std::isfinite(narrow)) {
       auto raw = bits(narrow);
-      if ((raw & 1) == 0) raw += (std::fabs(value) > std::fabs(static_cast<long double>(narrow))) ? 1 : -1;
+      if ((raw & 1) == 0)
+        raw += (std::fabs(value) > std::fabs(static_cast<long double>(narrow))) ? 1 : -1;
       narrow = as<double>(raw);
     }
     return to_bits16(T, narrow);
@@ -191,9 +185,7 @@ TEST_CASE("f16 and bf16 arithmetic") {
   check_op("fma.rn.f16x2 $0, $1, $2, $3;", {4, 4, 4, 4}, [](auto* a) {
     uint64_t result = 0;
     for (int shift : {0, 16}) {
-      auto x = [&](int i) {
-        return static_cast<long double>(S::x(a[i] >> shift & 0xffff));
-      };
+      auto x = [&](int i) { return static_cast<long double>(S::x(a[i] >> shift & 0xffff)); };
       result |= S::of(x(0) * x(1) + x(2)) << shift;
     }
     return result;

@@ -67,9 +67,8 @@ TEST_CASE("add, sub, mul, mad of every width") {
            [](auto* a) { return low32(i64(a[0] * a[1] + a[2])); });
   check_op("mad.hi.s32 $0, $1, $2, $3;", {4, 4, 4, 4},
            [](auto* a) { return low32(((I64{i32(a[0])} * i32(a[1])) >> 32) + i64(a[2])); });
-  check_op("mad.hi.sat.s32 $0, $1, $2, $3;", {4, 4, 4, 4}, [=](auto* a) {
-    return clamp(((I64{i32(a[0])} * i32(a[1])) >> 32) + i32(a[2]));
-  });
+  check_op("mad.hi.sat.s32 $0, $1, $2, $3;", {4, 4, 4, 4},
+           [=](auto* a) { return clamp(((I64{i32(a[0])} * i32(a[1])) >> 32) + i32(a[2])); });
   check_op("mad.wide.s32 $0, $1, $2, $3;", {8, 4, 4, 8},
            [](auto* a) { return static_cast<U64>(I64{i32(a[0])} * i32(a[1])) + a[2]; });
   check_op("mad.lo.u64 $0, $1, $2, $3;", {8, 8, 8, 8}, [](auto* a) { return a[0] * a[1] + a[2]; });
@@ -108,14 +107,12 @@ TEST_CASE("div, rem, min, max, abs, neg, sad") {
   });
   check_op("div.u64 $0, $1, $2;", {8, 8, 8},
            [](auto* a) { return a[1] == 0 ? ~U64{0} : a[0] / a[1]; });
-  check_op("rem.s32 $0, $1, $2;", {4, 4, 4}, [](auto* a) {
-    return u32(a[1]) == 0 ? a[0] : low32(I64{i32(a[0])} % i32(a[1]));
-  });
+  check_op("rem.s32 $0, $1, $2;", {4, 4, 4},
+           [](auto* a) { return u32(a[1]) == 0 ? a[0] : low32(I64{i32(a[0])} % i32(a[1])); });
   check_op("rem.u32 $0, $1, $2;", {4, 4, 4},
            [](auto* a) { return a[1] == 0 ? a[0] : a[0] % a[1]; });
-  check_op("div.s16 $0, $1, $2;", {2, 2, 2}, [](auto* a) {
-    return i16(a[1]) == 0 ? U64{0xffff} : low16(i16(a[0]) / i16(a[1]));
-  });
+  check_op("div.s16 $0, $1, $2;", {2, 2, 2},
+           [](auto* a) { return i16(a[1]) == 0 ? U64{0xffff} : low16(i16(a[0]) / i16(a[1])); });
   check_op("min.s16 $0, $1, $2;", {2, 2, 2},
            [](auto* a) { return low16(std::min(i16(a[0]), i16(a[1]))); });
   check_op("max.u32 $0, $1, $2;", {4, 4, 4}, [](auto* a) { return std::max(a[0], a[1]); });
@@ -124,17 +121,16 @@ TEST_CASE("div, rem, min, max, abs, neg, sad") {
   check_op("min.relu.s32 $0, $1, $2;", {4, 4, 4},
            [](auto* a) { return low32(std::max(0, std::min(i32(a[0]), i32(a[1])))); });
   check_op("max.s16x2 $0, $1, $2;", {4, 4, 4}, [](auto* a) {
-    return low16(std::max(i16(a[0]), i16(a[1]))) |
-           low16(std::max(i16(a[0] >> 16), i16(a[1] >> 16))) << 16;
+    return low16(std::max(i16(a[0]), i16(a[1]))) | low16(std::max(i16(a[0] >> 16), i16(a[1] >> 16)))
+                                                       << 16;
   });
   check_op("add.u16x2 $0, $1, $2;", {4, 4, 4}, [](auto* a) {
     return ((a[0] + a[1]) & 0xffff) | low16(i64((a[0] >> 16) + (a[1] >> 16))) << 16;
   });
   check_op("abs.s32 $0, $1;", {4, 4}, [](auto* a) { return low32(std::abs(I64{i32(a[0])})); });
   check_op("neg.s64 $0, $1;", {8, 8}, [](auto* a) { return 0 - a[0]; });
-  check_op("sad.s32 $0, $1, $2, $3;", {4, 4, 4, 4}, [](auto* a) {
-    return low32(i64(a[2]) + std::abs(I64{i32(a[0])} - i32(a[1])));
-  });
+  check_op("sad.s32 $0, $1, $2, $3;", {4, 4, 4, 4},
+           [](auto* a) { return low32(i64(a[2]) + std::abs(I64{i32(a[0])} - i32(a[1]))); });
   check_op("dp4a.s32.u32 $0, $1, $2, $3;", {4, 4, 4, 4}, [](auto* a) {
     I64 sum = i64(a[2]);
     for (int i = 0; i < 4; ++i)
@@ -144,8 +140,8 @@ TEST_CASE("div, rem, min, max, abs, neg, sad") {
   check_op("dp2a.hi.u32.s32 $0, $1, $2, $3;", {4, 4, 4, 4}, [](auto* a) {
     I64 sum = i64(a[2]);
     for (int i = 0; i < 2; ++i)
-      sum += static_cast<uint16_t>(a[0] >> (16 * i)) *
-             I64{static_cast<int8_t>(a[1] >> (16 + 8 * i))};
+      sum +=
+          static_cast<uint16_t>(a[0] >> (16 * i)) * I64{static_cast<int8_t>(a[1] >> (16 + 8 * i))};
     return low32(sum);
   });
 }
@@ -157,15 +153,14 @@ TEST_CASE("logic and shifts") {
   check_op("not.b16 $0, $1;", {2, 2}, [](auto* a) { return a[0] ^ 0xffff; });
   check_op("cnot.b32 $0, $1;", {4, 4}, [](auto* a) { return U64{a[0] == 0}; });
   for (int table : {0x1a, 0xfe, 0x96, 0x00, 0xca})
-    check_op("lop3.b32 $0, $1, $2, $3, " + std::to_string(table) + ";", {4, 4, 4, 4},
-             [=](auto* a) {
-               U64 result = 0;
-               for (int bit = 0; bit < 32; ++bit) {
-                 U64 index = (a[0] >> bit & 1) << 2 | (a[1] >> bit & 1) << 1 | (a[2] >> bit & 1);
-                 result |= (static_cast<U64>(table) >> index & 1) << bit;
-               }
-               return result;
-             });
+    check_op("lop3.b32 $0, $1, $2, $3, " + std::to_string(table) + ";", {4, 4, 4, 4}, [=](auto* a) {
+      U64 result = 0;
+      for (int bit = 0; bit < 32; ++bit) {
+        U64 index = (a[0] >> bit & 1) << 2 | (a[1] >> bit & 1) << 1 | (a[2] >> bit & 1);
+        result |= (static_cast<U64>(table) >> index & 1) << bit;
+      }
+      return result;
+    });
   check_op("shl.b32 $0, $1, $2;", {4, 4, 4},
            [](auto* a) { return a[1] > 31 ? 0 : u32(a[0] << a[1]); });
   check_op("shl.b64 $0, $1, $2;", {8, 8, 4}, [](auto* a) { return a[1] > 63 ? 0 : a[0] << a[1]; });

@@ -67,7 +67,8 @@ TEST_CASE("stmatrix is the inverse of ldmatrix, movmatrix transposes") {
     CHECK(output[static_cast<size_t>(lane)] == expected_fragment(0, lane, true));
 }
 
-// Where the manual says the elements of A (16×K), B (K×8), C and D are, for elements of `bits` bits.
+// Where the manual says the elements of A (16×K), B (K×8), C and D are, for elements of `bits`
+// bits.
 struct Position {
   int lane, index, part;  // register, element of it
 };
@@ -162,7 +163,7 @@ TEST_CASE("mma.sync multiplies and adds") {
         auto i = static_cast<size_t>(row * 8 + column);
         uint32_t x = test.integers ? static_cast<uint32_t>(random()) >> 4
                                    : static_cast<uint32_t>(bits(0.01f * static_cast<float>(i)));
-        want[i] = test.integers ? static_cast<int32_t>(x) : as<float>(x);
+        want[i] = test.integers ? double(static_cast<int32_t>(x)) : double{as<float>(x)};
         Position at = position_c(row, column);
         lanes[static_cast<size_t>(at.lane)][static_cast<size_t>(8 + at.index)] = x;
         for (int k = 0; k < test.k; ++k)
@@ -190,7 +191,7 @@ TEST_CASE("mma.sync multiplies and adds") {
         Position at = position_c(row, column);
         uint32_t raw;
         std::memcpy(&raw, &output[static_cast<size_t>(16 * at.lane + 4 * at.index)], 4);
-        double got = test.integers ? static_cast<int32_t>(raw) : as<float>(raw);
+        double got = test.integers ? double(static_cast<int32_t>(raw)) : double{as<float>(raw)};
         double expected = want[static_cast<size_t>(row * 8 + column)];
         if (!test.integers) expected = static_cast<float>(expected);
         CHECK(got == expected);
