@@ -196,6 +196,10 @@ Device& emulator_device(std::string_view target) {
   return devices.try_emplace(name, name).first->second;
 }
 
+std::unique_ptr<Executable> emulated(const Kernel& kernel, GpuCode code) {
+  return std::make_unique<EmulatedKernel>(kernel, std::move(code));
+}
+
 std::vector<ptx::Report> emulate(const Executable& executable, const Bindings& bindings,
                                  const ptx::Options& options) {
   if (const auto* kernel = dynamic_cast<const EmulatedKernel*>(&executable))

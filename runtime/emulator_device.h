@@ -2,8 +2,11 @@
 // what a GPU would do silently wrong. A finding is a DeviceError with all of them in its text.
 #pragma once
 
+#include <memory>
 #include <string_view>
+#include <vector>
 
+#include "codegen/nvptx.h"
 #include "runtime/device.h"
 #include "runtime/ptx/ptx.h"
 
@@ -12,6 +15,9 @@ namespace kiln {
 // `target` is a name of passes/gpu_target.h; empty: sm_80. Tensors are host memory. The variable
 // KILN_EMULATOR_ASYNC says when asynchronous copies take place: "issue" (default) or "latest".
 Device& emulator_device(std::string_view target = {});
+
+// An executable of this code in place of what compile_for_gpu makes of the kernel.
+std::unique_ptr<Executable> emulated(const Kernel& kernel, GpuCode code);
 
 // Runs what was compiled for an emulator, with these options; findings are in the report. UserError
 // if it was compiled for another device. One report for each launch of the kernel.

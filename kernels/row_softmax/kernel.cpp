@@ -1,4 +1,5 @@
-// Softmax of each row, in two visits of the row: one for its maximum and sum, one to write.
+// Softmax of each row. A row that fits a tile is visited once; a longer one twice: for its maximum
+// and sum, then to write.
 #include <cmath>
 
 #include "dsl/dsl.h"
@@ -16,27 +17,39 @@ Kernel row_softmax_kernel(DType dtype, int64_t tile_m, int64_t tile_n, bool fast
     Tile in = alloc_fragment({tile_m, tile_n}, F32), weight = alloc_fragment({tile_m, tile_n}, F32);
     Tile top = alloc_fragment({tile_m}, F32), old_top = alloc_fragment({tile_m}, F32);
     Tile sum = alloc_fragment({tile_m}, F32), tile_sum = alloc_fragment({tile_m}, F32);
-    fill(top, -infinity(F32));
-    clear(sum);
     constexpr double kOutside = -INFINITY;  // weighs nothing
     // A maximum of -inf (so far nothing but -inf) is not subtracted: -inf − -inf would be NaN.
     auto subtracted = [&](const Expr& t) { return select(t == -infinity(F32), 0.0f, t); };
-    for (auto tile : pipelined(ceildiv(cols, tile_n))) {
-      copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in, {.pad = kOutside});
-      copy(top, old_top);
-      reduce_max(in, top, 1, false);
+    auto in_one_visit = [&] {
+      copy(x(span(first_row, tile_m), span(0, tile_n)), in, {.pad = kOutside});
+      reduce_max(in, top, 1);
       for (auto [i, j] : parallel(tile_m, tile_n))
         weight(i, j) = exp(in(i, j) - subtracted(top(i)));
-      reduce_sum(weight, tile_sum, 1);
-      for (auto i : parallel(tile_m))
-        sum(i) = sum(i) * exp(old_top(i) - subtracted(top(i))) + tile_sum(i);
-    }
-    for (auto tile : pipelined(ceildiv(cols, tile_n))) {
-      copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in);
-      for (auto [i, j] : parallel(tile_m, tile_n))
-        weight(i, j) = exp(in(i, j) - subtracted(top(i))) / sum(i);
-      copy(weight, y(span(first_row, tile_m), span(tile * tile_n, tile_n)));
-    }
+      reduce_sum(weight, sum, 1);
+      for (auto [i, j] : parallel(tile_m, tile_n)) weight(i, j) = weight(i, j) / sum(i);
+      copy(weight, y(span(first_row, tile_m), span(0, tile_n)));
+    };
+    auto in_two_visits = [&] {
+      fill(top, -infinity(F32));
+      clear(sum);
+      for (auto tile : pipelined(ceildiv(cols, tile_n))) {
+        copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in, {.pad = kOutside});
+        copy(top, old_top);
+        reduce_max(in, top, 1, false);
+        for (auto [i, j] : parallel(tile_m, tile_n))
+          weight(i, j) = exp(in(i, j) - subtracted(top(i)));
+        reduce_sum(weight, tile_sum, 1);
+        for (auto i : parallel(tile_m))
+          sum(i) = sum(i) * exp(old_top(i) - subtracted(top(i))) + tile_sum(i);
+      }
+      for (auto tile : pipelined(ceildiv(cols, tile_n))) {
+        copy(x(span(first_row, tile_m), span(tile * tile_n, tile_n)), in);
+        for (auto [i, j] : parallel(tile_m, tile_n))
+          weight(i, j) = exp(in(i, j) - subtracted(top(i))) / sum(i);
+        copy(weight, y(span(first_row, tile_m), span(tile * tile_n, tile_n)));
+      }
+    };
+    when(cols <= tile_n, in_one_visit, in_two_visits);
   });
 }
 

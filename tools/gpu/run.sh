@@ -44,11 +44,11 @@ sanitizer() {
   local status=0 tool
   for tool in memcheck racecheck synccheck; do
     echo "-- $tool"
-    KILN_TEST_PROGRAMS=0 compute-sanitizer --tool $tool --error-exitcode 9 "$bundle/kiln" run \
+    KILN_TEST_PROGRAMS=0 compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 "$bundle/kiln" run \
       block_sparse_attention --device cuda --heads 2 --seq 700 --density 0.4 --dim 64 --block 64 \
       --causal --check 2>&1 | tail -4
     [[ ${PIPESTATUS[0]} == 0 ]] || status=1
-    compute-sanitizer --tool $tool --error-exitcode 9 bash "$bundle/gpu_tests" --differential \
+    compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 bash "$bundle/gpu_tests" --differential \
       --programs 20 --seed 7 2>&1 | tail -4
     [[ ${PIPESTATUS[0]} == 0 ]] || status=1
   done
@@ -65,7 +65,7 @@ for name in "${chosen[@]}"; do
     programs) part programs 400 bash "$bundle/gpu_tests" --differential --programs 500 ;;
     sanitizer) part sanitizer 500 sanitizer ;;
     bench) part bench 400 "$bundle/kiln" bench --device cuda ;;
-    launch) part launch 200 build/release/bin/kiln_launch_cost ;;
+    launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
   esac
 done

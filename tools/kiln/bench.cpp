@@ -70,7 +70,8 @@ class Bench {
       return registered("tile_copy", {{"dtype", "f16"}}, {{"x", {rows, 8192}}});
     });
     row(fmt::format("row_softmax f32 {}x4096", rows), [&] {
-      return registered("row_softmax", row_softmax_options(), {{"x", {rows, 4096}}});
+      return registered("row_softmax", {{"tile_m", "1"}, {"tile_n", "4096"}},
+                        {{"x", {rows, 4096}}});
     });
     const int64_t edge = options_.quick ? 1024 : 8192;
     row(fmt::format("matmul f16 {0}x{0}x{0}", edge), [&] {
@@ -97,11 +98,6 @@ class Bench {
   }
 
  private:
-  std::map<std::string, std::string> row_softmax_options() const {
-    if (!device_.name().starts_with("cuda")) return {};
-    return {{"tile_m", "1"}, {"tile_n", "4096"}};
-  }
-
   template <class Measure>
   void row(const std::string& what, const Measure& measure) {
     if (what.find(options_.only) == what.npos) return;
