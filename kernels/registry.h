@@ -46,7 +46,8 @@ struct KernelEntry {
   std::string name;
   std::string summary;
   std::vector<OptionInfo> options;
-  std::function<Kernel(const Options&)> build;
+  // `target` is a Device's target(): what the options leave open is chosen for it.
+  std::function<Kernel(const Options&, std::string_view target)> build;
   // Params that a caller may leave out.
   std::function<std::map<std::string, Scalar>(const Options&)> default_params;
   // What a launch must satisfy beyond its signature; UserError.

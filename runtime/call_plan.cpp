@@ -14,6 +14,26 @@
 namespace kiln {
 namespace {
 
+// What sizes are computed with, without a walk through the op: ceildiv, products, clamps.
+bool is_size_arithmetic(OpCode code) {
+  return code == OpCode::Add || code == OpCode::Sub || code == OpCode::Mul ||
+         code == OpCode::FloorDiv || code == OpCode::Min || code == OpCode::Max;
+}
+
+// The meaning of those ops in i32 (ir/ops.def).
+int64_t size_arithmetic(OpCode code, int64_t a, int64_t b) {
+  switch (code) {
+    case OpCode::Add: return static_cast<int32_t>(a + b);
+    case OpCode::Sub: return static_cast<int32_t>(a - b);
+    case OpCode::Mul: return static_cast<int32_t>(a * b);
+    case OpCode::Min: return std::min(a, b);
+    case OpCode::Max: return std::max(a, b);
+    default: break;
+  }
+  if (b == 0) return 0;
+  return static_cast<int32_t>(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+}
+
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();  // dims are i32
 constexpr int64_t kMaxGrid[3] = {0x7fffffff, 0xffff, 0xffff};        // of every GPU
 
@@ -89,6 +109,8 @@ class CallPlan::Maker {
       } else {
         Step step{id, value, {}};
         for (Value operand : op.operands) step.operands.push_back(number(operand));
+        step.code = op.code;
+        step.extent = scalar.dtype == I32 && is_size_arithmetic(op.code);
         plan_.steps_.push_back(std::move(step));
       }
       plan_.initial_.push_back(scalar);
@@ -218,6 +240,12 @@ bool CallPlan::accepts(const CallArguments& arguments, Frame& frame) const {
   }
   const Kernel& kernel = signature_.kernel();
   for (const Step& step : steps_) {
+    if (step.extent) [[likely]] {
+      frame.values[static_cast<size_t>(step.value)].i =
+          size_arithmetic(step.code, frame.values[static_cast<size_t>(step.operands[0])].i,
+                          frame.values[static_cast<size_t>(step.operands[1])].i);
+      continue;
+    }
     frame.operands.clear();
     for (int operand : step.operands)
       frame.operands.push_back(frame.values[static_cast<size_t>(operand)]);

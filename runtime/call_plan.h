@@ -79,6 +79,9 @@ class CallPlan {
     OpId op;
     int value;
     std::vector<int> operands;
+    bool extent =
+        false;  // arithmetic of sizes: the two operands are i32, and `code` one of six ops
+    OpCode code = OpCode::Add;
   };
   struct Source {  // of a slot; tensors from tensors_.size() on are workspaces
     Slot::Kind kind;

@@ -31,7 +31,7 @@ void check_arch(const cuda::Context& context, const GpuTarget& target) {
   if (own_only ? capability == target.capability : capability >= target.capability) return;
   throw UserError(fmt::format("{} is sm_{}: it cannot run code for {}", context.text(), capability,
                               target.name),
-                  fmt::format("{}, or unset KILN_CUDA_ARCH", gpu_target_for(capability).name));
+                  fmt::format("{} or older", gpu_target_for(capability).name));
 }
 
 // Where ptxas makes the code rather than the driver: the cubin, from the disk cache if it can.

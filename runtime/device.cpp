@@ -26,18 +26,31 @@ const std::vector<std::string_view>& device_names() {
   return names;
 }
 
-Device& device(std::string_view name) {
+static void refuse_arch(std::string_view name, std::string_view arch) {
+  if (arch.empty()) return;
+  throw UserError(fmt::format("device {}: an architecture ({}) is for GPUs", name, arch),
+                  "cuda, or emulator if there is no GPU");
+}
+
+Device& device(std::string_view name, std::string_view arch) {
   constexpr std::string_view kNumbered = "cuda:", kEmulated = "emulator:";
-  if (name == "host") return host_device();
-  if (name == "interpreter") return interpreter_device();
-  if (name == "emulator") return emulator_device();
-  if (name.starts_with(kEmulated)) return emulator_device(name.substr(kEmulated.size()));
-  if (name == "cuda") return cuda_device();
+  if (name == "host" || name == "interpreter") {
+    refuse_arch(name, arch);
+    return name == "host" ? host_device() : interpreter_device();
+  }
+  if (name == "emulator") return emulator_device(arch);
+  if (name.starts_with(kEmulated)) {
+    const std::string_view own = name.substr(kEmulated.size());
+    if (!arch.empty() && arch != own)
+      throw UserError(fmt::format("device {}: the architecture is to be {} as well", name, arch));
+    return emulator_device(own);
+  }
+  if (name == "cuda") return cuda_device(cuda::default_ordinal(), arch);
   if (name.starts_with(kNumbered)) {
     int ordinal = -1;
     const char* end = name.data() + name.size();
     auto [rest, error] = std::from_chars(name.data() + kNumbered.size(), end, ordinal);
-    if (error == std::errc() && rest == end) return cuda_device(ordinal);
+    if (error == std::errc() && rest == end) return cuda_device(ordinal, arch);
   }
   throw UserError(fmt::format("there is no device '{}'", name),
                   fmt::format("one of {}, cuda:1, …", fmt::join(device_names(), ", ")));

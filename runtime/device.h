@@ -40,9 +40,10 @@ class Device {
 };
 
 // By name: "host", "interpreter", "emulator" (of an sm_80), "emulator:sm_90", "cuda" (the GPU that
-// KILN_CUDA_DEVICE says), "cuda:1". UserError listing the names, DeviceError if there is no such
-// GPU or no driver. The devices live as long as the process.
-Device& device(std::string_view name);
+// KILN_CUDA_DEVICE says), "cuda:1". `arch`, "sm_80", is what code for a GPU or an emulator is made
+// for; empty leaves it to them. UserError listing the names, DeviceError if there is no such GPU or
+// no driver. The devices live as long as the process.
+Device& device(std::string_view name, std::string_view arch = {});
 const std::vector<std::string_view>& device_names();
 // Those that can be used here and now: "host", "interpreter", "emulator", "cuda:0", ….
 std::vector<std::string> usable_devices();

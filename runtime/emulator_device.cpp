@@ -165,7 +165,7 @@ class EmulatorDevice : public HostMemoryDevice {
         "accesses",
         arch_, host_threads());
   }
-  std::string target() const override { return fmt::format("emulator {}", arch_); }
+  std::string target() const override { return arch_; }
 
   std::unique_ptr<Executable> compile(const Kernel& kernel) override {
     Stopwatch watch;

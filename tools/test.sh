@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every test there is, from a fresh clone: style, unit tests, differential fuzzing, programs that
-# must not compile, sanitizers, libFuzzer, the demo. Prints the minutes of each part; a part that
-# fails does not hide the later ones, and the exit status says whether all passed.
+# must not compile, the GPU's (skipped without one) and the bundle for GPU machines, sanitizers,
+# libFuzzer, the demo. Prints the minutes of each part; a part that fails does not hide the later
+# ones, and the exit status says whether all passed.
 #
 # KILN_TEST_FAST=1 leaves out the sanitizers and libFuzzer.
 set -uo pipefail
@@ -16,27 +17,31 @@ trap 'rm -f "$log"' EXIT
 
 passed=0
 failed=0
+skipped=0
 table=()
 
 # part NAME COMMAND…: runs it, shows and counts it. A run of ctest counts as its tests, anything
 # else as one.
 part() {
-  local name=$1 start=$SECONDS status good=0 bad=0
+  local name=$1 start=$SECONDS status good=0 bad=0 none=0
   shift
   printf '\n== %s\n' "$name"
   "$@" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   if [[ $(tail -20 "$log") =~ ([0-9]+)" tests failed out of "([0-9]+) ]]; then
     bad=${BASH_REMATCH[1]}
-    good=$((BASH_REMATCH[2] - bad))
+    none=$(tail -20 "$log" | grep -c '(Skipped)')
+    good=$((BASH_REMATCH[2] - bad - none))
   fi
   # Whatever was counted, a bad exit status is a failure.
   if [[ $status != 0 && $bad == 0 ]]; then bad=1; fi
-  if [[ $status == 0 && $good == 0 ]]; then good=1; fi
+  if [[ $status == 0 && $good == 0 && $none == 0 ]]; then good=1; fi
   passed=$((passed + good))
   failed=$((failed + bad))
-  table+=("$(awk -v n="$name" -v s=$((SECONDS - start)) -v g=$good -v b=$bad -v r="$status" \
-    'BEGIN { printf "%-34s %5.1f min  %4d passed %4d failed  %s", n, s / 60, g, b, r ? "FAILED" : "ok" }')")
+  skipped=$((skipped + none))
+  table+=("$(awk -v n="$name" -v s=$((SECONDS - start)) -v g=$good -v b=$bad -v k=$none -v r="$status" \
+    'BEGIN { printf "%-34s %5.1f min  %4d passed %4d failed  %s%s", n, s / 60, g, b, r ? "FAILED" : "ok",
+             k ? " (" k " skipped)" : "" }')")
   echo "${table[-1]}"
 }
 
@@ -69,19 +74,29 @@ fuzz() {
   return $status
 }
 
+# The folder for GPU machines, and that what it holds starts; no GPU is used even if there is one.
+bundle() {
+  local status=0 folder=build/kiln-gpu
+  bash tools/bundle.sh "$folder" && "$folder/kiln" --version || return 1
+  KILN_LIBCUDA=/no-driver/libcuda.so "$folder/gpu_tests" || status=$?
+  [[ $status == 77 ]] || { echo "gpu_tests without a driver: exit $status, not 77"; return 1; }
+}
+
 started=$SECONDS
 bash tools/setup.sh || exit 1
 
 part "style" style
 part "build" build release
-part "tests" run_ctest $release -LE 'differential|nocompile|performance'
+part "tests" run_ctest $release -LE 'differential|nocompile|performance|gpu'
 part "programs that must not compile" run_ctest $release -L nocompile
 part "ratios of speed" run_ctest $release -L performance -V
 part "interpreter against host, fuzzed" run_ctest $release -L differential -V
+part "GPU tests" run_ctest $release -L gpu -V
+part "bundle" bundle
 if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
   export ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-22/bin/llvm-symbolizer UBSAN_OPTIONS=print_stacktrace=1
   part "build with sanitizers" build asan
-  part "tests under sanitizers" run_ctest $asan -LE 'differential|nocompile|performance'
+  part "tests under sanitizers" run_ctest $asan -LE 'differential|nocompile|performance|gpu'
   part "libFuzzer: parser, .npy reader" fuzz
 fi
 part "demo" timeout 900 bash tools/demo.sh
@@ -90,5 +105,5 @@ printf '\n== summary (%s cores, load %s)\n' "$(nproc)" "$(cut -d' ' -f1 /proc/lo
 printf '%s\n' "${table[@]}"
 awk -v s=$((SECONDS - started)) 'BEGIN { printf "%-34s %5.1f min\n", "everything", s / 60 }'
 echo
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed, $skipped skipped"
 [[ $failed == 0 ]]

@@ -1,10 +1,12 @@
 // What block-sparse attention may be compiled for, and the tile it uses.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "passes/gpu_target.h"
 
 namespace kiln {
 namespace {
@@ -22,21 +24,36 @@ void require_tile(const char* field, int64_t tile, const char* block_name, int64
 }
 
 // Tiles of 64 are within a few percent of the best on every head dimension and dtype; smaller than
-// 32 they are slow, so a block without a divisor between stays whole.
-int64_t tile_of(int64_t block) {
-  for (int64_t tile = 64; tile >= 32; tile -= 16)
+// 32 they are slow, so a block without a divisor between stays whole unless `most` is less.
+int64_t tile_of(int64_t block, int64_t most = 64) {
+  for (int64_t tile = most; tile >= std::min<int64_t>(most, 32); tile -= 16)
     if (block % tile == 0) return tile;
   return block;
+}
+
+// Does a block of threads have shared memory for q, k, v and, where mma does not take it from
+// registers, p?
+bool fits(const AttentionConfig& config, const TileShape& tile, const GpuTarget& gpu) {
+  int64_t elements = tile.m * config.dim + tile.n * (config.dim + config.dim_v);
+  if (config.dtype == F32) elements += tile.m * tile.n;
+  return elements * static_cast<int64_t>(size_of(config.dtype)) <= gpu.shared_per_block;
 }
 
 }  // namespace
 
 TileShape tile_for(const AttentionConfig& config, std::string_view target) {
   TileShape tile{tile_of(config.block_m), tile_of(config.block_n)};
-  // A GPU's warps share the keys that they read: more rows a block, as far as registers go.
-  if (target.find("sm_") != target.npos && config.dtype != F32 && config.dim_v <= 128 &&
-      config.block_m == 128)
+  if (!target.starts_with("sm_")) return tile;
+  const GpuTarget& gpu = gpu_target(target);
+  // A GPU's warps share the keys that they read: more rows a block, as far as registers go (on a
+  // GPU with fewer threads ptxas spills some).
+  if (config.dtype != F32 && config.dim_v <= 128 && config.block_m == 128 &&
+      gpu.threads_per_multiprocessor >= 2048)
     tile.m = 128;
+  for (int64_t most : {32, 16}) {
+    if (!fits(config, tile, gpu)) tile.n = tile_of(config.block_n, most);
+    if (!fits(config, tile, gpu)) tile.m = tile_of(config.block_m, most);
+  }
   return tile;
 }
 

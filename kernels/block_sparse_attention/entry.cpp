@@ -69,8 +69,8 @@ KernelEntry block_sparse_attention_entry() {
   entry.name = "block_sparse_attention";
   entry.summary = "attention over the key blocks that a mask or lists select; dense without one";
   entry.options = options();
-  entry.build = [](const Options& options) {
-    return block_sparse_attention_kernel(attention_config(options));
+  entry.build = [](const Options& options, std::string_view target) {
+    return block_sparse_attention_kernel(validated(attention_config(options), target));
   };
   entry.default_params = [](const Options& options) {
     double scale = 1 / std::sqrt(static_cast<double>(attention_config(options).dim));

@@ -46,7 +46,9 @@ KernelEntry matmul_entry() {
                    {"tile_n", "64", "8 to 256", "columns of a block"},
                    {"tile_k", "64", "8 to 256", "depth of a step"},
                    {"stages", "2", "0 to 8", "steps prefetched"}};
-  entry.build = [](const Options& options) { return matmul_kernel(config_of(options)); };
+  entry.build = [](const Options& options, std::string_view) {
+    return matmul_kernel(config_of(options));
+  };
   entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
   entry.check = [](const Options&, const Bindings&) {};
   entry.reference = [](const Options& options, const Bindings& bindings) {

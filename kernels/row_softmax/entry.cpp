@@ -32,7 +32,7 @@ KernelEntry row_softmax_entry() {
       {"tile_m", "16", "1 to 128", "rows computed together"},
       {"tile_n", "128", "1 to 8192", "columns computed together; as many as there are is fastest"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"}};
-  entry.build = [](const Options& options) {
+  entry.build = [](const Options& options, std::string_view) {
     return row_softmax_kernel(options.dtype("dtype", {F16, BF16, F32}),
                               options.integer("tile_m", 1, 128), options.integer("tile_n", 1, 8192),
                               options.boolean("fast_math"));

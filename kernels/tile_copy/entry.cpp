@@ -17,7 +17,7 @@ KernelEntry tile_copy_entry() {
     return std::pair(from,
                      options.text("out").empty() ? from : options.dtype("out", {F16, BF16, F32}));
   };
-  entry.build = [dtypes](const Options& options) {
+  entry.build = [dtypes](const Options& options, std::string_view) {
     auto [from, to] = dtypes(options);
     return tile_copy_kernel(from, to, options.integer("tile_m", 1, 128),
                             options.integer("tile_n", 1, 8192));

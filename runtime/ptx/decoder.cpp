@@ -20,7 +20,7 @@ const std::unordered_map<std::string_view, void (*)(Decoder&)>& mnemonics() {
     for (auto list : {integer_mnemonics(), bit_mnemonics(), arithmetic_mnemonics(),
                       math_mnemonics(), compare_mnemonics(), move_mnemonics(), convert_mnemonics(),
                       memory_mnemonics(), atomic_mnemonics(), warp_mnemonics(), matrix_mnemonics(),
-                      mma_mnemonics(), async_mnemonics(), control_mnemonics()})
+                      mma_mnemonics(), wmma_mnemonics(), async_mnemonics(), control_mnemonics()})
       for (const Mnemonic& mnemonic : list) all.emplace(mnemonic.name, mnemonic.decode);
     return all;
   }();

@@ -99,6 +99,7 @@ std::span<const Mnemonic> atomic_mnemonics();      // atomic.cpp
 std::span<const Mnemonic> warp_mnemonics();        // exchange.cpp
 std::span<const Mnemonic> matrix_mnemonics();      // matrix_move.cpp
 std::span<const Mnemonic> mma_mnemonics();         // mma.cpp
+std::span<const Mnemonic> wmma_mnemonics();        // wmma.cpp
 std::span<const Mnemonic> async_mnemonics();       // async.cpp
 std::span<const Mnemonic> control_mnemonics();     // control.cpp
 

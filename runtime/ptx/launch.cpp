@@ -132,7 +132,8 @@ class Run {
     Report report;
     std::stable_sort(found_.begin(), found_.end(),
                      [](const Found& a, const Found& b) { return a.first < b.first; });
-    for (auto& [block, finding] : found_) {
+    for (Found& found : found_) {
+      Finding& finding = found.second;
       bool known = std::any_of(report.findings.begin(), report.findings.end(), [&](auto& other) {
         return other.kind == finding.kind && other.ptx_line == finding.ptx_line;
       });

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "ir/dtype.h"
 #include "runtime/ptx/decoder.h"
+#include "runtime/ptx/element.h"
 #include "runtime/ptx/lanes.h"
 
 namespace kiln::ptx {
@@ -22,36 +22,6 @@ struct Shape {
 Shape shape_of(const Instruction& in) {
   auto type = [&](int i) { return static_cast<Type>(in.immediate >> (8 * i) & 0xff); };
   return {in.count, in.a, type(0), type(1), type(2), type(3)};
-}
-
-struct Fp8Table {
-  double e4m3[256], e5m2[256];
-  Fp8Table() {
-    for (int i = 0; i < 256; ++i) {
-      e4m3[i] = from_bits8(kiln::E4M3, static_cast<uint8_t>(i));
-      e5m2[i] = from_bits8(kiln::E5M2, static_cast<uint8_t>(i));
-    }
-  }
-};
-const Fp8Table& fp8() {
-  static const Fp8Table table;
-  return table;
-}
-
-// The value of the element in the low bits of a register.
-template <Type T>
-double element(uint64_t bits) {
-  if constexpr (T == Type::F16) return to_float(Half{static_cast<uint16_t>(bits)});
-  if constexpr (T == Type::BF16) return to_float(BFloat{static_cast<uint16_t>(bits)});
-  if constexpr (T == Type::TF32)  // the low 13 bits are not looked at
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) & 0xffffe000);
-  if constexpr (T == Type::F32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-  if constexpr (T == Type::F64) return std::bit_cast<double>(bits);
-  if constexpr (T == Type::E4M3) return fp8().e4m3[bits & 0xff];
-  if constexpr (T == Type::E5M2) return fp8().e5m2[bits & 0xff];
-  if constexpr (T == Type::S8) return static_cast<int8_t>(bits);
-  if constexpr (T == Type::U8) return static_cast<uint8_t>(bits);
-  return static_cast<int32_t>(bits);
 }
 
 uint64_t raw(Warp& warp, const Operand& operand, int lane) {
@@ -102,15 +72,6 @@ void gather(Type type, Warp& warp, const Operand* registers, const Lie& lie, int
   }
 }
 
-double accumulator(Type type, uint64_t bits) {
-  switch (type) {
-    case Type::F16: return element<Type::F16>(bits);
-    case Type::F32: return element<Type::F32>(bits);
-    case Type::F64: return element<Type::F64>(bits);
-    default: return element<Type::S32>(bits);
-  }
-}
-
 int accumulators(const Shape& shape) {  // registers
   int elements = shape.m * kN / kLanes;
   return shape.d == Type::F16 ? elements / 2 : elements;
@@ -137,7 +98,7 @@ void mma(Warp& warp, const Instruction& in, uint32_t mask) {
     for (int i = 0; i < shape.m / 4; ++i) {
       uint64_t bits = raw(warp, c[halves ? i / 2 : i], lane);
       if (halves) bits >>= 16 * (i % 2);
-      sum[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2] = accumulator(shape.c, bits);
+      sum[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2] = element_of(shape.c, bits);
     }
   for (int row = 0; row < shape.m; ++row)
     for (int k = 0; k < shape.k; ++k)

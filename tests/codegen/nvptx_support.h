@@ -1,5 +1,4 @@
-// Lowers kernels for GPUs, asks ptxas, where there is one, what it makes of their PTX, and runs it
-// in the emulator.
+// Lowers kernels for GPUs, and runs their PTX in the emulator.
 #pragma once
 
 #include <initializer_list>
@@ -9,6 +8,7 @@
 #include "codegen/nvptx.h"
 #include "ir/kernel.h"
 #include "tests/codegen/harness.h"
+#include "tests/support/ptxas.h"
 
 namespace kiln::testing {
 
@@ -17,10 +17,6 @@ Kernel lowered(Kernel kernel, const std::string& target);
 GpuCode compile_for(const Kernel& kernel, const std::string& target);
 
 size_t occurrences(const std::string& text, const std::string& part);
-
-// Assembles for the target; an error, a spill, local memory or an advisory, empty if there is none
-// of these, or no ptxas (said once).
-std::string assembly_fault(const std::string& ptx, const std::string& target);
 
 // Compiles for the target, runs in the emulator, asynchronous copies as late as they may be, and
 // compares with the interpreter; the first finding or difference, empty if there is none.

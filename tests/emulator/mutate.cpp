@@ -27,6 +27,7 @@ struct Mutation {
   const char* name;
   std::regex pattern;
   std::function<std::string(const std::smatch&)> replacement;
+  bool synchronizes = false;
 };
 
 std::string leave_out(const std::smatch&) {
@@ -35,9 +36,9 @@ std::string leave_out(const std::smatch&) {
 
 const std::vector<Mutation>& mutations() {
   static const std::vector<Mutation> all = {
-      {"without the barrier", std::regex(R"((bar|barrier)\.\S*\s[^;]*;)"), leave_out},
-      {"without the fence", std::regex(R"((fence|membar)\.[^;]*;)"), leave_out},
-      {"without the wait", std::regex(R"(cp\.async\.wait_(group|all)[^;]*;)"), leave_out},
+      {"without the barrier", std::regex(R"((bar|barrier)\.\S*\s[^;]*;)"), leave_out, true},
+      {"without the fence", std::regex(R"((fence|membar)\.[^;]*;)"), leave_out, true},
+      {"without the wait", std::regex(R"(cp\.async\.wait_(group|all)[^;]*;)"), leave_out, true},
       {"without the commit", std::regex(R"(cp\.async\.commit_group;)"), leave_out},
       {"waiting for one group less", std::regex(R"(cp\.async\.wait_group\s+(\d+);)"),
        [](const std::smatch& found) {
@@ -68,7 +69,7 @@ std::vector<Mutant> mutants(const std::string& ptx) {
       std::vector<std::string> changed = lines;
       changed[i] = found.prefix().str() + mutation.replacement(found) + found.suffix().str();
       all.push_back({fmt::format("line {}: {} ({})", i + 1, mutation.name, lines[i]),
-                     joined(changed)});
+                     joined(changed), mutation.synchronizes});
     }
   return all;
 }

@@ -9,6 +9,7 @@ namespace kiln::testing {
 struct Mutant {
   std::string what;  // "line 120: without bar.sync"
   std::string text;
+  bool synchronizes = false;  // what is changed is a barrier, a fence or a wait that is left out
 };
 
 // Each barrier, fence and wait left out; each wait for one group more and one less; each predicate

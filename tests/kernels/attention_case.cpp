@@ -60,7 +60,7 @@ void for_each_tensor(AttentionArgs& args, Visit&& visit) {
 }  // namespace
 
 AttentionCase::AttentionCase(const AttentionConfig& wanted, const Sizes& s)
-    : config(validated(wanted)),
+    : config(validated(wanted, fast_device().target())),
       sizes(s),
       q(config.dtype, {s.batch, s.heads, s.seq, config.dim}),
       k(config.dtype, {s.batch, s.heads_kv, s.seq_kv, config.dim}),

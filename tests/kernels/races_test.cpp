@@ -34,7 +34,7 @@ TEST_CASE("no kernel of the library has races", "[races]") {
   for (const KernelEntry& entry : kernel_registry())
     for (const char* target : {"sm_80", "sm_90"}) {
       INFO(entry.name << " for " << target);
-      expect_no_races(entry.build(entry.with_defaults({})), target);
+      expect_no_races(entry.build(entry.with_defaults({}), target), target);
     }
 }
 

@@ -21,10 +21,9 @@ void check_kernel(std::string_view name, const std::map<std::string, std::string
                   const std::map<std::string, Shape>& inputs, double mean = 0) {
   const KernelEntry& entry = kernel_named(name);
   Options options = entry.with_defaults(given);
-  Kernel kernel = entry.build(options);
   std::mt19937_64 random(run_seed());
   for (auto where : devices()) {
-    Compiled compiled = compile(device(where), kernel);
+    Compiled compiled = compile(device(where), entry.build(options, device(where).target()));
     Arguments arguments;
     std::map<std::string, Array> arrays;
     for (const auto& [tensor, shape] : inputs) {
@@ -96,7 +95,7 @@ TEST_CASE("wrong names and values are sentences", "[registry]") {
   CHECK_THROWS_WITH(matmul.with_defaults({{"tile", "8"}}),
                     Contains("no option 'tile'") && Contains("tile_m"));
   auto build = [&](const char* option, const char* value) {
-    return [=, &matmul] { matmul.build(matmul.with_defaults({{option, value}})); };
+    return [=, &matmul] { matmul.build(matmul.with_defaults({{option, value}}), "host"); };
   };
   CHECK_THROWS_WITH(build("tile_m", "x")(), Contains("tile_m: expected an integer, got 'x'"));
   CHECK_THROWS_WITH(build("tile_m", "4")(), Contains("tile_m: expected 8 to 256, got 4"));

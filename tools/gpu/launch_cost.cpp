@@ -103,6 +103,7 @@ class SmallCall {
       infos_.push_back(&signature.tensors()[i]);
       tensors_[i] = Memory::contiguous(nullptr, infos_[i]->dtype, shape(i, 64));
       pointers_.push_back(&tensors_[i]);
+      is_mask_.push_back(infos_[i]->name == "mask");
     }
     scale_ = Scalar::of_float(F32, 0.125);
   }
@@ -116,8 +117,7 @@ class SmallCall {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       Memory& tensor = tensors_[i];
       tensor.data = memory_ + i * kBytes + static_cast<size_t>(variant % kVariants) * 512;
-      const std::string& name = infos_[i]->name;
-      if (name == "mask") continue;
+      if (is_mask_[i]) continue;
       tensor.shape[2] = length;
       tensor.strides[0] = tensor.strides[1] =
           tensor.shape.size() == 4 ? length * tensor.strides[2] : length;
@@ -139,6 +139,7 @@ class SmallCall {
   AttentionConfig config_;
   char* memory_;
   std::vector<const TensorInfo*> infos_;
+  std::vector<bool> is_mask_;
   std::vector<Memory> tensors_;
   std::vector<const Memory*> pointers_;
   Scalar scale_;

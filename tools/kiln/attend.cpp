@@ -23,7 +23,7 @@ struct AttendOptions {
   std::optional<double> threshold, scale;
   bool dense = false, causal = false, dense_last = false;
   int64_t block = 64;
-  std::string device = "host";
+  DeviceChoice device;
 };
 
 // The array as rank 4: leading axes that the file lacks are 1.
@@ -127,7 +127,7 @@ void write(const std::string& path, Array& array, size_t rank_dropped) {
 }
 
 void attend(const AttendOptions& options) {
-  Device& where = device(options.device);
+  Device& where = chosen_device(options.device);
   NamedTexts outputs = {{"--out", options.out}};
   if (!options.lse.empty()) outputs["--lse"] = options.lse;
   check_output_paths(outputs);
@@ -227,7 +227,7 @@ void add_attend(CLI::App& app) {
       ->add_option("--lse", options->lse,
                    "where to write each row's log of the sum of exponentials, float32")
       ->type_name("FILE");
-  add_device_option(*command, options->device);
+  add_device_options(*command, options->device);
   command->footer(kFooter);
   command->callback([options] { attend(*options); });
 }

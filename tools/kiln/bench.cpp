@@ -22,7 +22,8 @@ namespace kiln::cli {
 namespace {
 
 struct BenchOptions {
-  std::string device, only;
+  DeviceChoice device;
+  std::string only;
   bool quick = false;
   int64_t rounds = 5;
 };
@@ -55,11 +56,12 @@ struct Result {
 class Bench {
  public:
   explicit Bench(const BenchOptions& options)
-      : options_(options), device_(device(options.device)) {}
+      : options_(options), device_(chosen_device(options.device)) {}
 
   void run() {
     fmt::print("device   {}\n", device_.description());
-    fmt::print("kiln     {}, target {}\n", version(), device_.target());
+    const std::string target = device_.target();  // a CPU's features are many
+    fmt::print("kiln     {}, target {}\n", version(), target.substr(0, target.find(" +")));
     fmt::print("         median of {} rounds; the device's time\n\n", options_.rounds);
     fmt::print("{:<64} {:>10} {:>9} {:>9}\n", "workload", "ms", "TFLOP/s", "GB/s");
     const int64_t rows = options_.quick ? 1024 : 32768;
@@ -123,7 +125,7 @@ class Bench {
                     const std::map<std::string, Shape>& inputs) {
     const KernelEntry& entry = kernel_named(name);
     const Options options = entry.with_defaults(given);
-    Compiled compiled = compile(device_, entry.build(options));
+    Compiled compiled = compile(device_, entry.build(options, device_.target()));
     std::map<std::string, Array> arrays;
     std::list<DeviceArray> copies;
     Arguments arguments;
@@ -169,7 +171,7 @@ class Bench {
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "the speed of the library's kernels on a device");
-  add_device_option(*command, options->device);
+  add_device_options(*command, options->device);
   command->add_option("--only", options->only, "workloads whose line contains this text")
       ->type_name("TEXT");
   command->add_option("--rounds", options->rounds, "how often each is measured")

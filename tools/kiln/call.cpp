@@ -10,20 +10,21 @@ namespace {
 struct CallOptions {
   std::string kernel;
   std::vector<std::string> set, in, out;
-  std::string device = "host";
+  DeviceChoice device;
 };
 
 void call(const CallOptions& options) {
   const KernelEntry& entry = kernel_named(underscored(options.kernel));
   Settings settings = split_settings(entry, named("--set", options.set));
   Options chosen = entry.with_defaults(settings.options);
-  Kernel kernel = entry.build(chosen);
+  Device& where = chosen_device(options.device);
+  Kernel kernel = entry.build(chosen, where.target());
   Signature signature(std::make_shared<const Kernel>(kernel));
   Arguments arguments;
   for (const auto& [name, value] : entry.default_params(chosen)) arguments.param(name, value);
   add_launch_settings(signature, settings.launch, arguments);
-  run_on_files(kernel, {named("--in", options.in), named("--out", options.out), options.device},
-               arguments, [&](const Bindings& bindings) { entry.check(chosen, bindings); });
+  run_on_files(kernel, {named("--in", options.in), named("--out", options.out), where}, arguments,
+               [&](const Bindings& bindings) { entry.check(chosen, bindings); });
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ void add_call(CLI::App& app) {
   command->add_option("--out", options->out, "where to write an output")
       ->type_name("NAME=FILE.npy")
       ->allow_extra_args(false);
-  add_device_option(*command, options->device);
+  add_device_options(*command, options->device);
   command->footer(
       "`kiln list` tells each kernel's options, inputs and outputs. Extents come from the inputs;\n"
       "`scale` of attention is 1/sqrt(dim) unless set.\n"

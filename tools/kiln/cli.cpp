@@ -71,8 +71,8 @@ int run(int argc, char** argv) {
       command += " " + chosen.front()->get_name();
     return fmt::format("kiln: error: {}\n  try: {} --help\n", error.what(), command);
   });
-  for (auto add : {add_run, add_attend, add_call, add_bench, add_dump, add_explain, add_opt, add_list,
-                   add_devices, add_cache})
+  for (auto add : {add_run, add_attend, add_call, add_bench, add_dump, add_explain, add_opt,
+                   add_list, add_devices, add_cache})
     add(app);
   app.footer(kFooter);  // after the commands, which would inherit it
   if (argc == 1) {

@@ -36,10 +36,34 @@ NamedTexts named(const char* option, const std::vector<std::string>& texts) {
   return out;
 }
 
-void add_device_option(CLI::App& command, std::string& name) {
-  command.add_option("--device", name, "where to run; `kiln devices` lists them")
-      ->default_str("host")
+void add_device_options(CLI::App& command, DeviceChoice& choice) {
+  command
+      .add_option("--device", choice.device,
+                  "where to run; `kiln devices` lists them. A GPU if there is one, else host")
       ->type_name("NAME");
+  command
+      .add_option("--arch", choice.arch,
+                  "the architecture that code for cuda or emulator is made for, as sm_80")
+      ->type_name("SM");
+}
+
+std::optional<cuda::DeviceProperties> usable_gpu() {
+  try {
+    if (cuda::device_count() == 0) return std::nullopt;
+    auto properties = cuda::device_properties(cuda::default_ordinal());
+    return properties.usable() ? std::optional(properties) : std::nullopt;
+  } catch (const DeviceError&) {  // no driver
+    return std::nullopt;
+  }
+}
+
+Device& chosen_device(const DeviceChoice& choice) {
+  if (!choice.device.empty()) return device(choice.device, choice.arch);
+  const auto gpu = usable_gpu();
+  if (!gpu) return device("host", choice.arch);
+  Device& chosen = device("cuda", choice.arch);
+  fmt::print(stderr, "note: on {}, {}; --device host is the CPU\n", chosen.name(), gpu->name);
+  return chosen;
 }
 
 CLI::Validator not_negative() {
@@ -75,10 +99,11 @@ Kernel load_tile(const std::string& path) {
   return kernel;
 }
 
-Kernel load_kernel(const std::string& target, const NamedTexts& settings) {
+Kernel load_kernel(const std::string& target, const NamedTexts& settings,
+                   std::string_view architecture) {
   if (!is_tile_file(target)) {
     const KernelEntry& entry = kernel_named(underscored(target));
-    return canonical(entry.build(entry.with_defaults(settings)));
+    return canonical(entry.build(entry.with_defaults(settings), architecture));
   }
   if (!settings.empty()) throw UserError("--set: a .tile file has no options");
   return canonical(load_tile(target));
@@ -139,6 +164,15 @@ Array load_as(const std::string& argument, const std::string& path, DType wanted
                     wanted == BF16 ? "save ml_dtypes.bfloat16, or its bits as uint16"
                                    : "convert it with astype before numpy.save");
   return reinterpreted(array, wanted);
+}
+
+std::string place(const Loc& loc) {
+  if (!loc.known()) return "";
+  std::error_code error;
+  const auto here = std::filesystem::current_path(error);
+  std::string file = std::filesystem::path(loc.file).lexically_proximate(here).string();
+  if (error || file.size() >= std::string_view(loc.file).size()) file = loc.file;
+  return fmt::format("{}:{}", file, loc.line);
 }
 
 double milliseconds_since(const std::chrono::steady_clock::time_point& start) {

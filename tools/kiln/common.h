@@ -4,12 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/kernel.h"
 #include "kernels/registry.h"
 #include "runtime/array.h"
+#include "runtime/cuda_context.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
 
@@ -23,8 +25,17 @@ std::string underscored(std::string name);
 // "name=value" texts to a map. UserError on a text without a name or `=`, or a name twice.
 NamedTexts named(const char* option, const std::vector<std::string>& texts);
 
-// Adds --device; `name` keeps its value.
-void add_device_option(CLI::App& command, std::string& name);
+// --device and --arch.
+struct DeviceChoice {
+  std::string device, arch;
+};
+// `choice` keeps their values.
+void add_device_options(CLI::App& command, DeviceChoice& choice);
+// The device. Without --device it is a GPU if one can be used, and then stderr is told; else the
+// host.
+Device& chosen_device(const DeviceChoice& choice);
+// The GPU that "cuda" names, if there is one that Kiln can use.
+std::optional<cuda::DeviceProperties> usable_gpu();
 
 // UserError if one cannot be written, or if two (by option) are the same file: said before the
 // work.
@@ -36,8 +47,10 @@ CLI::Validator not_negative();
 // A .tile file (by its ending), or a library kernel with options.
 bool is_tile_file(const std::string& target);
 Kernel load_tile(const std::string& path);
-// Either, canonical. `settings` are the library kernel's options; UserError with a .tile file.
-Kernel load_kernel(const std::string& target, const NamedTexts& settings);
+// Either, canonical. `settings` are the library kernel's options; UserError with a .tile file. What
+// they leave open is chosen for `architecture`, a Device's target().
+Kernel load_kernel(const std::string& target, const NamedTexts& settings,
+                   std::string_view architecture);
 
 // Where each --set belongs: to the kernel's options, or to the launch.
 struct Settings {
@@ -52,6 +65,9 @@ void add_launch_settings(const Signature& signature, const NamedTexts& settings,
 // that NumPy lacks (bf16, fp8). UserError otherwise.
 Array load_as(const std::string& argument, const std::string& path, DType wanted);
 Array reinterpreted(const Array& array, DType dtype);  // of the same width
+
+// "file:line", the file from the current directory where that is shorter; empty if not known.
+std::string place(const Loc& loc);
 
 double milliseconds_since(const std::chrono::steady_clock::time_point& start);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 
 #include "codegen/host.h"
@@ -13,6 +14,7 @@
 #include "ir/print.h"
 #include "ir/walk.h"
 #include "passes/pipeline.h"
+#include "runtime/host_device.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/common.h"
 #include "tools/kiln/gpu_code.h"
@@ -62,12 +64,10 @@ Kernel lowered(Kernel kernel, const DumpOptions& options) {
   return after.empty() ? kernel : found;
 }
 
-std::string indented(std::string text) {
-  for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 3) text.insert(at + 1, "  ");
-  return text;
-}
-
+// Those of one text together.
 void print_layouts(const Kernel& kernel) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::string>> places;
   walk(kernel, kernel.body, [&](OpId id) {
     const Op& op = kernel.op(id);
     if (op.code != OpCode::Alloc && op.code != OpCode::Parallel) return;
@@ -75,13 +75,28 @@ void print_layouts(const Kernel& kernel) {
     if (!layout) return;
     const std::string what = op.code == OpCode::Alloc ? str(kernel.type(op.result))
                                                       : "parallel " + str(op.ints("extents"));
-    fmt::print("{}{}\n  {}\n", what, op.loc.known() ? "  [" + str(op.loc) + "]" : "",
-               indented(str(*layout)));
+    const std::string text = str(*layout);  // begins with the shape, as `what` ends
+    std::string key = fmt::format("{}: {}", what, text.substr(text.find(": ") + 2));
+    if (!places.contains(key)) order.push_back(key);
+    std::vector<std::string>& here = places[std::move(key)];
+    if (std::string at = place(op.loc); std::find(here.begin(), here.end(), at) == here.end())
+      here.push_back(std::move(at));
   });
+  fmt::print(
+      "The element that a register of a lane of a warp holds, by its coordinate on each axis; or "
+      "the\n"
+      "offset of an element in shared memory, in elements. / and % as in C, ^ is exclusive or.\n");
+  for (const std::string& key : order) {
+    fmt::print("\n{}\n", key);
+    for (const std::string& at : places[key])
+      if (!at.empty()) fmt::print("  at {}\n", at);
+  }
 }
 
 void dump(const DumpOptions& options) {
-  Kernel kernel = load_kernel(options.target, named("--set", options.set));
+  Kernel kernel =
+      load_kernel(options.target, named("--set", options.set),
+                  options.gpu() ? arch_or_default(options.arch) : host_device().target());
   PrintOptions print_options{.locations = options.locations};
   if (options.assembly && options.gpu())
     throw UserError("--asm: of a CPU; --ptx and --sass are a GPU's");
@@ -138,8 +153,10 @@ void add_dump(CLI::App& app) {
   what->add_flag("--layouts", options->layouts, "which thread holds which element of each tile");
   what->require_option(0, 1);
   command
-      ->add_option("--arch", options->arch,
-                   "for a GPU: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100 or sm_120")
+      ->add_option(
+          "--arch", options->arch,
+          "for a GPU: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100 or sm_120; if not given, --ptx, "
+          "--sass and --layouts are for this GPU, sm_90 without one")
       ->type_name("SM");
   command->add_flag("--locations", options->locations, "with the source line of each op");
   command->add_flag("--time", options->time, "the time of each pass, on stderr");

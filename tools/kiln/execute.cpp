@@ -44,7 +44,7 @@ void check_outputs(const Signature& signature, const NamedTexts& paths) {
 
 void run_on_files(const Kernel& kernel, const FileRun& files, Arguments arguments,
                   const std::function<void(const Bindings&)>& check) {
-  Device& where = device(files.device);
+  Device& where = files.device;
   Signature signature(std::make_shared<const Kernel>(canonical(kernel)));
   check_outputs(signature, files.outputs);
   std::map<std::string, Array> arrays = load_inputs(signature, files.inputs);

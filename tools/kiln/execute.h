@@ -10,7 +10,7 @@ namespace kiln::cli {
 
 struct FileRun {
   NamedTexts inputs, outputs;  // name to path
-  std::string device = "host";
+  Device& device;
 };
 
 // Loads the inputs into `arguments`, launches, writes the outputs. `check` sees the bindings of

@@ -1,12 +1,16 @@
 // kiln explain: what the compiler chose for a GPU, and why.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <optional>
 
-#include "ir/canon.h"
-#include "ir/error.h"
+#include "ir/layout/conversion.h"
+#include "ir/layout/tile_layout.h"
+#include "ir/walk.h"
 #include "passes/gpu_target.h"
 #include "passes/work_estimate.h"
 #include "runtime/signature.h"
@@ -25,55 +29,68 @@ struct ExplainOptions {
 // The rates of a board of each architecture, dense and without sparsity, from NVIDIA's datasheets.
 struct Board {
   std::string_view target, name;
-  double tensor_tflops;  // f16 inputs
-  double f32_tflops;
+  double tensor_tflops;  // f16 inputs; twice that with 8 bits
+  double f32_tflops, f64_tflops;
   double bandwidth_gbs;
 };
 constexpr std::array<Board, 7> kBoards = {{
-    {"sm_80", "A100 80GB", 312, 19.5, 2039},
-    {"sm_86", "A40", 150, 37.4, 696},
-    {"sm_89", "L40S", 362, 91.6, 864},
-    {"sm_90", "H200", 989, 67, 4800},
-    {"sm_90a", "H200", 989, 67, 4800},
-    {"sm_100", "B200", 2250, 80, 8000},
-    {"sm_120", "RTX 5090", 210, 105, 1792},
+    {"sm_80", "A100 80GB", 312, 19.5, 9.7, 2039},
+    {"sm_86", "A40", 150, 37.4, 0.58, 696},
+    {"sm_89", "L40S", 362, 91.6, 1.43, 864},
+    {"sm_90", "H200", 989, 67, 34, 4800},
+    {"sm_90a", "H200", 989, 67, 34, 4800},
+    {"sm_100", "B200", 2250, 80, 40, 8000},
+    {"sm_120", "RTX 5090", 210, 105, 1.64, 1792},
 }};
 
-std::string quantity(double value, const char* unit, double step = 1000) {
-  static constexpr const char* kDecimal[] = {"", " k", " M", " G", " T"};
-  static constexpr const char* kBinary[] = {"", " Ki", " Mi", " Gi", " Ti"};
+std::string quantity(double value, std::string_view unit, double step = 1000) {
+  static constexpr const char* kDecimal[] = {"", "k", "M", "G", "T"};
+  static constexpr const char* kBinary[] = {"", "Ki", "Mi", "Gi", "Ti"};
   size_t at = 0;
   while (value >= step && at + 1 < std::size(kDecimal)) value /= step, ++at;
-  const char* prefix = step == 1000 ? kDecimal[at] : kBinary[at];
-  return fmt::format("{:.4g}{}{}", value, *prefix ? prefix : " ", unit);
+  return fmt::format("{:.3g} {}{}", value, step == 1000 ? kDecimal[at] : kBinary[at], unit);
 }
 
-std::string line_of(const Op& op) {
-  return op.loc.known() ? str(op.loc) : "";
+std::string bytes(double value) {
+  return quantity(value, "B", 1024);
 }
 
+// One launch: the block, what its ops became in program order, and what bounds its hottest loop.
 class Explanation {
  public:
-  Explanation(const Kernel& kernel, const GpuTarget& target) : kernel_(kernel), target_(target) {}
+  Explanation(const Kernel& kernel, const GpuTarget& target) : kernel_(kernel), target_(target) {
+    walk(kernel, kernel.body, [&](OpId id) {
+      if (kernel.op(id).code == OpCode::Alloc) allocs_[kernel.op(id).result.id] = id;
+    });
+  }
 
   void launch(const Op& op, const GpuLaunch& made, const Resources* resources) {
     std::vector<std::string> grid;
     for (Value extent : op.operands) grid.push_back(expression(kernel_, extent));
-    fmt::print("launch {}: grid {}\n", made.entry, fmt::join(grid, " x "));
-    fmt::print("  {:<14} {} warps, {} threads\n", "block", made.threads / 32, made.threads);
-    fmt::print("  {:<14} {} bytes of {}\n", "shared memory", made.shared_bytes,
-               target_.shared_per_block);
-    if (resources)
-      fmt::print("  {:<14} {} a thread, {} bytes of local memory ({})\n", "registers",
-                 resources->registers, resources->local_bytes, resources->from);
+    fmt::print("\nlaunch {}\n", made.entry);
+    fact("grid", fmt::format("{} blocks", fmt::join(grid, " x ")));
+    fact("block", fmt::format("{} warps, {} threads", made.threads / 32, made.threads));
+    fact("shared memory", fmt::format("{} of the {} that a block may have",
+                                      bytes(made.shared_bytes), bytes(target_.shared_per_block)));
+    if (!resources)
+      fact("registers", "unknown: neither a ptxas nor such a GPU is here");
     else
-      fmt::print("  {:<14} unknown: no ptxas here\n", "registers");
+      fact("registers", fmt::format("{} a thread, {} ({})", resources->registers,
+                                    resources->local_bytes ? fmt::format("{} bytes of local memory",
+                                                                         resources->local_bytes)
+                                                           : "none spilled",
+                                    resources->from));
     occupancy(made, resources);
+    fmt::print("\n");
     ops(op.regions[0], 1);
     roofline(op.regions[0]);
   }
 
  private:
+  static void fact(std::string_view what, std::string_view text) {
+    fmt::print("  {:<14} {}\n", what, text);
+  }
+
   void occupancy(const GpuLaunch& made, const Resources* resources) const {
     struct Limit {
       const char* by;
@@ -91,59 +108,95 @@ class Explanation {
     auto least = std::min_element(limits.begin(), limits.end(), [](const Limit& a, const Limit& b) {
       return a.blocks < b.blocks;
     });
-    fmt::print("  {:<14} {} blocks, {} of {} warps of a multiprocessor, limited by {}\n",
-               "occupancy", least->blocks, least->blocks * made.threads / 32,
-               target_.threads_per_multiprocessor / 32, least->by);
+    fact("occupancy", fmt::format("{}{} block{} a multiprocessor, {} of {} warps; limited by {}",
+                                  resources ? "" : "at most ", least->blocks,
+                                  least->blocks == 1 ? "" : "s", least->blocks * made.threads / 32,
+                                  target_.threads_per_multiprocessor / 32, least->by));
   }
 
   void ops(RegionId region, int depth) {
     for (OpId id : kernel_.region(region).ops) one(kernel_.op(id), depth);
   }
 
+  // What, where; the reason below.
+  static void line(int depth, const std::string& what, const Op& op, const std::string& why = "") {
+    constexpr int kPlace = 72;  // its column
+    const std::string text = std::string(static_cast<size_t>(2 * depth), ' ') + what;
+    if (op.loc.known())
+      fmt::print("{:<{}} {}\n", text, kPlace, place(op.loc));
+    else
+      fmt::print("{}\n", text);
+    if (!why.empty()) fmt::print("{:<{}}{}\n", "", 2 * depth + 4, why);
+  }
+
   void one(const Op& op, int depth) {
-    const std::string indent(static_cast<size_t>(2 * depth), ' ');
-    auto print = [&](const std::string& what, const std::string& why) {
-      fmt::print("{}{:<{}} {}{}\n", indent, what, 62 - 2 * depth, why,
-                 op.loc.known() ? "  [" + line_of(op) + "]" : "");
-    };
     switch (op.code) {
       case OpCode::For: {
         const int64_t rounds = constant_rounds(kernel_, op);
-        print(rounds ? fmt::format("for, {} rounds", rounds) : "for, rounds known at run time", "");
+        line(depth,
+             rounds ? fmt::format("for, {} rounds", rounds) : "for, rounds known at run time", op);
         break;
       }
-      case OpCode::If: print("if", ""); break;
-      case OpCode::Gemm: print("gemm " + operands(op), op.word("reason")); return;
-      case OpCode::Copy: print("copy " + operands(op), op.word("reason")); return;
-      case OpCode::Convert: print("convert " + operands(op), "layouts differ"); return;
+      case OpCode::If: line(depth, "if", op); break;
+      case OpCode::Gemm: line(depth, "gemm " + operands(op), op, op.word("reason")); return;
+      case OpCode::Copy: line(depth, "copy " + operands(op), op, op.word("reason")); return;
+      case OpCode::Convert: line(depth, "convert " + operands(op), op, conversion(op)); return;
       case OpCode::Reduce:
-        print("reduce " + op.word("kind") + " " + operands(op),
-              op.operand(2) ? "within warps, then through shared memory" : "within warps");
+        line(depth, fmt::format("reduce {} {}", op.word("kind"), operands(op)), op,
+             op.operand(2) ? "shuffles within each warp, then through shared memory"
+                           : "registers and shuffles within each warp");
         return;
-      case OpCode::Parallel:
-        print("parallel " + str(op.ints("extents")),
-              quantity(estimate_work(kernel_, op).exponentials, "exponentials"));
+      case OpCode::Parallel: {
+        const double exponentials = estimate_work(kernel_, op).exponentials;
+        line(
+            depth,
+            fmt::format("parallel {}{}", str(op.ints("extents")),
+                        exponentials > 0 ? fmt::format(", {:.0f} exponentials", exponentials) : ""),
+            op);
         return;
-      case OpCode::Barrier: print("barrier", ""); return;
-      case OpCode::WaitCopies:
-        print(fmt::format("wait for copies, {} may be under way", op.integer("pending")), "");
+      }
+      case OpCode::Barrier: line(depth, "barrier", op); return;
+      case OpCode::WaitCopies: {
+        const int64_t pending = op.integer("pending");
+        line(depth,
+             pending ? fmt::format("wait for copies but the last {}", pending)
+                     : std::string("wait for copies"),
+             op);
         return;
+      }
       default: return;
     }
     for (RegionId inner : op.regions) ops(inner, depth + 1);
   }
 
+  // "shared f16[64, 64] -> fragment f32[64, 64]": what is read, what is written.
   std::string operands(const Op& op) const {
-    std::string text;
-    for (size_t i = 0; i < op.operands.size() && i < 3; ++i) {
+    static constexpr const char* kSpaces[] = {"", "global ", "shared ", "fragment "};
+    std::vector<std::string> all;
+    const bool gemm = op.code == OpCode::Gemm;  // into a fragment always
+    const size_t inputs = gemm ? 2 : 1;
+    for (size_t i = 0; i <= inputs; ++i) {
       const Type& type = kernel_.type(op.operands[i]);
-      if (!type.is_storage()) continue;
-      static constexpr const char* kSpaces[] = {"", "global", "shared", "fragment"};
-      text +=
-          fmt::format("{}{} {}{}", text.empty() ? "" : ", ",
-                      kSpaces[static_cast<size_t>(type.space)], name(type.dtype), str(type.shape));
+      all.push_back(fmt::format("{}{}{}",
+                                gemm && i == inputs ? "" : kSpaces[static_cast<size_t>(type.space)],
+                                name(type.dtype), str(type.shape)));
     }
-    return text;
+    const std::string written = std::move(all.back());
+    all.pop_back();
+    return fmt::format("{} -> {}", fmt::join(all, ", "), written);
+  }
+
+  std::string conversion(const Op& op) const {
+    const auto from = layout(op.operands[0]), to = layout(op.operands[1]);
+    if (!from || !to) return "layouts differ";
+    const auto bytes = static_cast<int>(size_of(kernel_.type(op.operands[0]).dtype));
+    return plan_conversion(*from, *to, bytes).kind == Conversion::Kind::Shuffle
+               ? "layouts differ: shuffles within each warp"
+               : "layouts differ: other registers of the same thread, free";
+  }
+  std::optional<Layout> layout(Value tile) const {
+    auto found = allocs_.find(tile.id);
+    return found == allocs_.end() ? std::nullopt : layout_of(kernel_.op(found->second));
   }
 
   // The loop that does the most gemm work, or the whole block if there is none.
@@ -161,39 +214,69 @@ class Explanation {
     return found;
   }
 
+  // Of the gemms, on all of the board; loops of unknown rounds count as one round.
+  double gemm_seconds(RegionId region, const Board& board) const {
+    double seconds = 0;
+    for (OpId id : kernel_.region(region).ops) {
+      const Op& op = kernel_.op(id);
+      if (op.code == OpCode::Gemm) {
+        const DType dtype = kernel_.type(op.operands[0]).dtype;
+        const double tensor = board.tensor_tflops * (size_of(dtype) == 1 ? 2 : 1);
+        const double fma = dtype == F64 ? board.f64_tflops : board.f32_tflops;
+        const double rate = op.word("instruction") == "mma" ? tensor : fma;
+        seconds += estimate_work(kernel_, op).flops / (rate * 1e12);
+      }
+      const int64_t rounds = op.code == OpCode::For ? constant_rounds(kernel_, op) : 0;
+      for (RegionId inner : op.regions)
+        seconds += gemm_seconds(inner, board) * static_cast<double>(rounds ? rounds : 1);
+    }
+    return seconds;
+  }
+
   void roofline(RegionId body) const {
     const RegionId hot = hottest(body);
     const WorkEstimate work = estimate_work(kernel_, hot);
-    const char* what = hot == body ? "a block" : "a round of the innermost loop with gemms";
-    const double bytes = work.global_read + work.global_written;
-    fmt::print("  {}: {}, {} element operations, {}, {} read, {} written\n", what,
-               quantity(work.flops, "FLOP"), quantity(work.elements, ""),
-               quantity(work.exponentials, "exponentials"), quantity(work.global_read, "B", 1024),
-               quantity(work.global_written, "B", 1024));
+    const double moved = work.global_read + work.global_written;
+    fmt::print("\n  {}\n", hot == body ? "a block: each loop once, each branch"
+                                       : "a round of the innermost loop with gemms");
+    if (work.flops > 0) fact("gemms", quantity(work.flops, "FLOP"));
+    if (work.elements > 0)
+      fact("elementwise", fmt::format("{:.0f} operations, {:.0f} of them exponentials",
+                                      work.elements, work.exponentials));
+    fact("memory",
+         fmt::format("{} read, {} written", bytes(work.global_read), bytes(work.global_written)));
     auto board = std::find_if(kBoards.begin(), kBoards.end(),
                               [&](const Board& b) { return b.target == target_.name; });
-    if (board == kBoards.end() || bytes <= 0) return;
+    if (board == kBoards.end() || moved <= 0) return;
     const double arithmetic =
-        work.flops / (board->tensor_tflops * 1e12) + work.elements / (board->f32_tflops / 2 * 1e12);
-    const double memory = bytes / (board->bandwidth_gbs * 1e9);
-    fmt::print(
-        "  on a whole {} ({:.0f} TFLOP/s, {:.0f} GB/s): {:.3g} ns of arithmetic, {:.3g} ns of "
-        "memory if nothing is cached: bound by {}; {:.4g} FLOP a byte\n",
-        board->name, board->tensor_tflops, board->bandwidth_gbs, arithmetic * 1e9, memory * 1e9,
-        arithmetic > memory ? "arithmetic" : "memory", work.flops / bytes);
+        gemm_seconds(hot, *board) + work.elements / (board->f32_tflops / 2 * 1e12);
+    const double memory = moved / (board->bandwidth_gbs * 1e9);
+    const bool by_memory = memory > arithmetic;
+    fact("roofline", fmt::format("a whole {} needs {:.3g} ns for the arithmetic, {:.3g} ns for the",
+                                 board->name, arithmetic * 1e9, memory * 1e9));
+    fact("",
+         fmt::format("memory if no cache helps: bound by {}", by_memory ? "memory" : "arithmetic"));
+    if (work.flops <= 0) return;
+    std::string bound =
+        fmt::format("{:.3g} FLOP a byte; at most {:.3g} TFLOP/s", work.flops / moved,
+                    work.flops / std::max(arithmetic, memory) / 1e12);
+    if (by_memory)
+      bound += fmt::format(", {:.3g} if all is in a cache", work.flops / arithmetic / 1e12);
+    fact("", bound);
   }
 
   const Kernel& kernel_;
   const GpuTarget& target_;
+  std::map<uint32_t, OpId> allocs_;  // by the tile's value
 };
 
 void explain(const ExplainOptions& options) {
   const NamedTexts settings = named("--set", options.set);
-  Kernel kernel = load_kernel(options.target, settings);
   const std::string arch = arch_or_default(options.arch);
+  const Kernel kernel = load_kernel(options.target, settings, arch);
   const Kernel lowered = lowered_for_gpu(kernel, arch);
   const GpuCode code = compile_ptx(lowered);
-  const std::vector<Resources> resources = resources_of(code, arch);
+  const std::vector<Resources> resources = resources_of(kernel, code, arch);
   fmt::print("kernel {} for {}{}\n", kernel.name, arch, kernel.fast_math ? ", fast math" : "");
   Explanation explanation(lowered, gpu_target(arch));
   size_t launch = 0;
@@ -217,7 +300,7 @@ void add_explain(CLI::App& app) {
       ->allow_extra_args(false);
   command
       ->add_option("--arch", options->arch,
-                   "the GPU architecture, as sm_90; this GPU's, or "
+                   "the GPU architecture, as sm_80; this GPU's if not given, "
                    "sm_90 without one")
       ->type_name("SM");
   command->footer("  kiln explain block_sparse_attention --set dim=64 --arch sm_80");

@@ -6,9 +6,11 @@
 
 #include "ir/error.h"
 #include "passes/gpu_target.h"
-#include "runtime/cuda_context.h"
+#include "runtime/cuda_device.h"
+#include "runtime/cuda_error.h"
 #include "runtime/environment.h"
 #include "runtime/external_ptxas.h"
+#include "tools/kiln/common.h"
 
 namespace kiln::cli {
 namespace {
@@ -24,20 +26,34 @@ int number_before(std::string_view text, std::string_view what, size_t from) {
   return number;
 }
 
+std::vector<Resources> by_ptxas(const ExternalPtxas& ptxas, const GpuCode& code,
+                                const std::string& arch) {
+  std::vector<Resources> all;
+  const std::string log = assemble(ptxas, code.ptx, arch, code.launches.at(0).entry).log;
+  for (const GpuLaunch& launch : code.launches) {
+    const size_t at = log.find("'" + launch.entry + "'");
+    if (at == log.npos) return {};
+    all.push_back({number_before(log, " registers", at), number_before(log, " bytes stack", at),
+                   "ptxas " + ptxas.version});
+  }
+  return all;
+}
+
+std::vector<Resources> by_driver(CudaDevice& device, const Kernel& kernel, const GpuCode& code) {
+  std::vector<Resources> all;
+  for (const cuda::Function& function : device.load(kernel, code)->functions())
+    all.push_back({function.attributes().registers, function.attributes().local_bytes,
+                   "driver CUDA " + cuda::version_text(cuda::api().driver_version)});
+  return all;
+}
+
 }  // namespace
 
 std::string arch_or_default(const std::string& given) {
   if (!given.empty()) return std::string(gpu_target(given).name);
   if (auto wanted = environment("KILN_CUDA_ARCH")) return std::string(gpu_target(*wanted).name);
-  try {
-    if (cuda::device_count() > 0) {
-      const auto properties = cuda::device_properties(cuda::default_ordinal());
-      if (properties.usable()) return std::string(gpu_target_for(properties.capability()).name);
-    }
-  } catch (const DeviceError&) {
-    // no GPU here
-  }
-  return "sm_90";
+  const auto gpu = usable_gpu();
+  return gpu ? std::string(gpu_target_for(gpu->capability()).name) : "sm_90";
 }
 
 Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions& options) {
@@ -46,24 +62,24 @@ Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions
   return kernel;
 }
 
-std::vector<Resources> resources_of(const GpuCode& code, const std::string& arch) {
-  const auto ptxas = find_ptxas();
-  std::vector<Resources> all;
-  if (!ptxas) return all;
-  const std::string log = assemble(*ptxas, code.ptx, arch, code.launches.at(0).entry).log;
-  for (const GpuLaunch& launch : code.launches) {
-    const size_t at = log.find("'" + launch.entry + "'");
-    if (at == log.npos) return {};
-    all.push_back({number_before(log, " registers", at), number_before(log, " bytes stack", at),
-                   "ptxas " + ptxas->version});
+std::vector<Resources> resources_of(const Kernel& kernel, const GpuCode& code,
+                                    const std::string& arch) {
+  if (code.launches.empty()) return {};
+  if (const auto ptxas = find_ptxas()) return by_ptxas(*ptxas, code, arch);
+  const auto gpu = usable_gpu();
+  if (!gpu) return {};
+  try {
+    return by_driver(cuda_device(gpu->ordinal, arch), kernel, code);
+  } catch (const Error&) {  // another GPU's code
+    return {};
   }
-  return all;
 }
 
 std::string sass_of(const GpuCode& code, const std::string& arch) {
   const auto ptxas = find_ptxas();
   if (!ptxas)
-    throw UserError("no ptxas in PATH or KILN_PTXAS", "install a CUDA toolkit; --ptx needs none");
+    throw UserError("--sass: no ptxas in PATH, in /usr/local/cuda or in KILN_PTXAS",
+                    "a CUDA toolkit has them; --ptx needs none");
   return disassemble(*ptxas, assemble(*ptxas, code.ptx, arch, code.launches.at(0).entry).cubin);
 }
 

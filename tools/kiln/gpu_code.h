@@ -10,19 +10,23 @@
 
 namespace kiln::cli {
 
-// "sm_90" if empty and there is no GPU, else the GPU's.
+// The given one; or, in this order, KILN_CUDA_ARCH's, this GPU's, "sm_90". UserError if there is no
+// such architecture.
 std::string arch_or_default(const std::string& given);
 
 // Through the passes of the GPU tier for this architecture.
 Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions& options = {});
 
-// What the assembler and disassembler of a CUDA toolkit make of PTX. UserError if there is none.
+// What PTX becomes.
 struct Resources {
-  int registers = 0, local_bytes = 0;
-  std::string from;  // who says so: "ptxas V13.0.88"
+  int registers = 0, local_bytes = 0;  // a thread
+  std::string from;                    // who says so: "ptxas V13.0.88"
 };
-// Of each entry, in order; empty if there is no ptxas.
-std::vector<Resources> resources_of(const GpuCode& code, const std::string& arch);
+// Of each entry of the code, in order: by a ptxas, else by the driver of this GPU; empty if neither
+// is here, or if the GPU cannot run it. `kernel` is what the code was made from, before any pass.
+std::vector<Resources> resources_of(const Kernel& kernel, const GpuCode& code,
+                                    const std::string& arch);
+// By the toolkit's tools; UserError if there are none.
 std::string sass_of(const GpuCode& code, const std::string& arch);
 
 }  // namespace kiln::cli

@@ -22,7 +22,8 @@ void list() {
       fmt::print("    {:12} {} ({}), default {}\n", option.name, option.doc, option.legal,
                  option.default_value);
     fmt::print("  arguments, with these defaults\n");
-    Signature signature(std::make_shared<const Kernel>(entry.build(entry.with_defaults({}))));
+    Signature signature(
+        std::make_shared<const Kernel>(entry.build(entry.with_defaults({}), "host")));
     for (const TensorInfo& tensor : signature.tensors())
       fmt::print("    {:12} {}: {}\n", tensor.name, tensor.written() ? "output" : "input",
                  tensor.text());

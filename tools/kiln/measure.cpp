@@ -84,7 +84,7 @@ Problem make_problem(const MeasureOptions& options) {
   Progress progress("making inputs");
   Problem problem;
   AttentionConfig& config = problem.config =
-      validated(config_for(options), device(options.device).target());
+      validated(config_for(options), options.device->target());
   std::mt19937_64 random(options.seed);
   int64_t heads_kv = options.heads_kv.value_or(options.heads);
   int64_t seq_kv = options.seq_kv.value_or(options.seq);
@@ -206,7 +206,7 @@ double rate(double flops, double milliseconds) {
 
 void measure_attention(const MeasureOptions& options) {
   check_options(options);
-  Device& where = device(options.device);
+  Device& where = *options.device;
   Problem problem = make_problem(options);
   check(problem.config, problem.args);
   AttentionWork work = attention_work(problem.config, problem.args);

@@ -13,11 +13,12 @@ struct MeasureOptions {
   int64_t batch = 1, heads = 8, seq = 4096, dim = 128, block = 64;
   std::optional<int64_t> heads_kv, seq_kv, dim_v, top_k;
   std::optional<double> threshold, density, scale;
-  std::string dtype = "f16", device = "host";
+  std::string dtype = "f16";
   std::string form;  // empty: mask
   bool causal = false, force_first = false, dense_last = false;
   bool check = false, compare_dense = false;
   uint64_t seed = 1;
+  Device* device = nullptr;
   NamedTexts settings;  // further options of the kernel
 };
 

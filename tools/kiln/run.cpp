@@ -15,7 +15,7 @@ struct RunOptions {
   std::string target;
   MeasureOptions measure;
   std::vector<std::string> set, in, out;
-  std::string device = "host";
+  DeviceChoice device;
 };
 
 void run_tile(const RunOptions& options) {
@@ -23,8 +23,10 @@ void run_tile(const RunOptions& options) {
   Signature signature(std::make_shared<const Kernel>(kernel));
   Arguments arguments;
   add_launch_settings(signature, named("--set", options.set), arguments);
-  run_on_files(kernel, {named("--in", options.in), named("--out", options.out), options.device},
-               arguments);
+  run_on_files(
+      kernel,
+      {named("--in", options.in), named("--out", options.out), chosen_device(options.device)},
+      arguments);
 }
 
 void run(const RunOptions& options, const CLI::Option_group& problem,
@@ -46,7 +48,7 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
     throw UserError("--in, --out: kiln run makes its own inputs",
                     "kiln call or kiln attend run on files");
   MeasureOptions measure = options.measure;
-  measure.device = options.device;
+  measure.device = &chosen_device(options.device);
   measure.settings = named("--set", options.set);
   measure_attention(measure);
 }
@@ -129,7 +131,7 @@ void add_run(CLI::App& app) {
   command->add_option("--set", options->set, "an option, dim or param")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  add_device_option(*command, options->device);
+  add_device_options(*command, options->device);
   command->footer(kFooter);
   command->callback([options, problem, files] { run(*options, *problem, *files); });
 }

@@ -1,0 +1,156 @@
+// The library's kernels on the device `emulator`: right, without findings, in both modes of
+// asynchronous copies; and with mistakes put into their PTX, which must not pass unseen.
+#include <catch2/catch.hpp>
+#include <regex>
+
+#include "ir/canon.h"
+#include "kernels/registry.h"
+#include "runtime/compile.h"
+#include "runtime/emulator_device.h"
+#include "runtime/gpu_code.h"
+#include "tests/emulator/mutate.h"
+#include "tests/support/random_bindings.h"
+
+namespace kiln {
+namespace {
+
+using testing::RandomBindings;
+
+struct Case {
+  const char* kernel;
+  std::map<std::string, std::string> options;
+  std::map<std::string, int64_t> dims;
+  double tolerance;  // against the interpreter
+};
+
+// Partial tiles, several blocks, more than one step of every pipeline.
+const Case kCases[] = {
+    {"matmul", {}, {{"m", 100}, {"n", 72}, {"k", 200}}, 1e-4},
+    {"matmul", {{"dtype", "f32"}}, {{"m", 70}, {"n", 70}, {"k", 40}}, 1e-4},
+    {"block_sparse_attention",
+     {{"dim", "64"}, {"causal", "true"}, {"lse", "true"}},
+     {{"batch", 1}, {"heads", 2}, {"heads_kv", 1}, {"seq", 150}, {"seq_kv", 200}},
+     4e-3},
+    {"block_sparse_attention",
+     {{"dim", "32"}, {"dtype", "bf16"}, {"form", "dense"}, {"written_out", "true"}},
+     {{"batch", 1}, {"heads", 1}, {"heads_kv", 1}, {"seq", 130}, {"seq_kv", 130}},
+     3e-2},
+};
+
+struct Problem {
+  Kernel kernel;
+  GpuCode code;
+  RandomBindings inputs;
+
+  explicit Problem(const Case& test)
+      : kernel(build(test)),
+        code(compile_for_gpu(kernel, "sm_80").code),
+        inputs(kernel, test.dims, {{"scale", Scalar::of_float(F64, 0.1)}}, {.integers = false}) {}
+
+  static Kernel build(const Case& test) {
+    const KernelEntry& entry = kernel_named(test.kernel);
+    Kernel kernel = entry.build(entry.with_defaults(test.options), "sm_80");
+    kernel = canonical(kernel);
+    return kernel;
+  }
+
+  // The findings of a run of this code, and what it made of the inputs.
+  std::string run(const GpuCode& mutated, ptx::AsyncMode mode, RandomBindings& results) const {
+    ptx::Options options;
+    options.async = mode;
+    options.max_instructions = 1000000;
+    std::string text;
+    auto executable = emulated(kernel, mutated);
+    for (const ptx::Report& report : emulate(*executable, results.bindings(), options))
+      for (const ptx::Finding& finding : report.findings) text += finding.text() + "\n";
+    return text;
+  }
+};
+
+constexpr ptx::AsyncMode kModes[] = {ptx::AsyncMode::AtIssue, ptx::AsyncMode::AtLatest};
+
+TEST_CASE("the library's kernels are right and clean in the emulator") {
+  for (const Case& test : kCases) {
+    INFO(test.kernel);
+    Problem problem(test);
+    RandomBindings expected = problem.inputs;
+    interpret(problem.kernel, expected.bindings());
+    for (ptx::AsyncMode mode : kModes) {
+      RandomBindings results = problem.inputs;
+      CHECK(problem.run(problem.code, mode, results) == "");
+      CHECK(results.difference(expected, test.tolerance) == "");
+      CHECK(results.damage() == "");
+    }
+  }
+}
+
+TEST_CASE("mistakes in the PTX are found, or change nothing") {
+  int all = 0, reported = 0, wrong = 0;
+  for (const Case& test : kCases) {
+    Problem problem(test);
+    RandomBindings right = problem.inputs;
+    problem.run(problem.code, ptx::AsyncMode::AtIssue, right);
+    for (const testing::Mutant& mutant : testing::mutants(problem.code.ptx)) {
+      GpuCode code = problem.code;
+      code.ptx = mutant.text;
+      std::string findings;
+      bool differs = false;
+      for (ptx::AsyncMode mode : kModes) {
+        RandomBindings results = problem.inputs;
+        findings += problem.run(code, mode, results);
+        differs |= results.difference(right) != "" || results.damage() != "";
+      }
+      ++all;
+      reported += findings != "";
+      wrong += differs && findings == "";
+      // A wrong result shows by itself; where threads or copies must wait for each other, which a
+      // GPU may hide, a finding must tell.
+      INFO(test.kernel << " " << mutant.what);
+      if (mutant.synchronizes && differs) CHECK(findings != "");
+    }
+  }
+  WARN(all << " mutants: " << reported << " reported, " << wrong
+           << " show by their results alone, the rest change nothing");
+  CHECK(reported > 0);
+}
+
+TEST_CASE("deleting any barrier or wait of a pipelined matmul is reported") {
+  Problem problem({"matmul", {}, {{"m", 64}, {"n", 64}, {"k", 256}}, 0});
+  for (const testing::Mutant& mutant : testing::mutants(problem.code.ptx)) {
+    if (!mutant.synchronizes) continue;
+    GpuCode code = problem.code;
+    code.ptx = mutant.text;
+    std::string findings;
+    for (ptx::AsyncMode mode : kModes) {
+      RandomBindings results = problem.inputs;
+      findings += problem.run(code, mode, results);
+    }
+    INFO(mutant.what);
+    CHECK(findings != "");
+  }
+}
+
+TEST_CASE("a finding on the device is a DeviceError that names the kernel") {
+  Problem problem(kCases[0]);
+  GpuCode code = problem.code;
+  code.ptx = std::regex_replace(code.ptx, std::regex(R"(cp\.async\.wait_group[^;]*;)"), "");
+  auto executable = emulated(problem.kernel, code);
+  try {
+    executable->run(problem.inputs.bindings());
+    FAIL("nothing was found");
+  } catch (const DeviceError& error) {
+    CHECK_THAT(error.what(), Catch::Contains("matmul: the emulator found") &&
+                                 Catch::Contains("copy not awaited") &&
+                                 Catch::Contains("kernel.cpp:"));
+  }
+}
+
+TEST_CASE("emulators of several targets") {
+  CHECK(device("emulator").target() == "sm_80");
+  CHECK(device("emulator:sm_90").name() == "emulator:sm_90");
+  CHECK(&device("emulator:sm_80") == &device("emulator"));
+  CHECK_THROWS_AS(device("emulator:sm_1"), UserError);
+}
+
+}  // namespace
+}  // namespace kiln
