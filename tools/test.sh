@@ -56,11 +56,11 @@ run_ctest() {  # BUILD_DIR ARGS…
   ctest --test-dir "$1" --output-on-failure --no-tests=error --timeout 900 -j "$jobs" "${@:2}"
 }
 
-# Both targets at once, each from its seeds; what they find stays in build/asan/fuzz, a failing input
+# All targets at once, each from its seeds; what they find stays in build/asan/fuzz, a failing input
 # too. Words that libFuzzer recommends are noise.
 fuzz() {
   local target status=0 pids=()
-  for target in parse npy; do
+  for target in parse npy ptx; do
     local work=$asan/fuzz/$target
     local seeds=(tests/fuzz/corpus/$target)
     [[ $target == parse ]] && seeds+=(tests/files)
@@ -97,7 +97,7 @@ if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
   export ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-22/bin/llvm-symbolizer UBSAN_OPTIONS=print_stacktrace=1
   part "build with sanitizers" build asan
   part "tests under sanitizers" run_ctest $asan -LE 'differential|nocompile|performance|gpu'
-  part "libFuzzer: parser, .npy reader" fuzz
+  part "libFuzzer: parser, .npy reader, PTX emulator" fuzz
 fi
 part "demo" timeout 900 bash tools/demo.sh
 

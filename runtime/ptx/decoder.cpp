@@ -13,6 +13,7 @@ namespace {
 using Kind = SyntaxOperand::Kind;
 
 constexpr int kLanes = 32;
+constexpr uint64_t kMostLocalBytes = 512 << 10, kMostSharedBytes = 1 << 20;
 
 const std::unordered_map<std::string_view, void (*)(Decoder&)>& mnemonics() {
   static const auto table = [] {
@@ -105,6 +106,8 @@ void Decoder::place_shared() {
       uint64_t address = align_up(kSharedBase + entry_.static_shared,
                                   dynamic ? entry_.shared_alignment : variable.alignment);
       if (!dynamic) entry_.static_shared = address + variable.bytes - kSharedBase;
+      if (entry_.static_shared > kMostSharedBytes)
+        throw Error("more than 1 MiB of shared memory", variable.line);
       addresses_[static_cast<int>(i)] = {Space::Shared, address};
       entry_.shared_variables.push_back(variable);
       entry_.shared_variables.back().offset = address;
@@ -344,7 +347,8 @@ void Decoder::address(size_t index) {
   const SyntaxOperand& operand = syntax(index);
   if (operand.kind != Kind::Address) fail(fmt::format("operand {} must be an address", index));
   const SyntaxOperand& base = operand.parts[0];
-  now.immediate = operand.offset + base.offset;
+  now.immediate = static_cast<int64_t>(static_cast<uint64_t>(operand.offset) +
+                                       static_cast<uint64_t>(base.offset));
   if (base.kind == Kind::Register) {
     entry_.operands.push_back(register_operand(base, OperandRole::Use, 4));
   } else if (base.kind == Kind::Variable) {
@@ -392,6 +396,7 @@ uint64_t Decoder::variable_address(int index, Space* space) {
       address =
           align_up(entry_.local_bytes + (entry_.local_bytes == 0 ? 16 : 0), variable.alignment);
       entry_.local_bytes = address + variable.bytes;
+      if (entry_.local_bytes > kMostLocalBytes) fail("more than 512 KiB of local memory");
       break;
     default: {
       auto storage = module_.storage.find(variable.name);

@@ -41,7 +41,7 @@ const Entry& entry_named(const Program& program, std::string_view name) {
 }
 
 constexpr uint64_t kMostThreads = 1024;
-constexpr uint64_t kMostShared = uint64_t{1} << 24;
+constexpr uint64_t kMostShared = uint64_t{1} << 20;
 
 void check_launch(const Entry& entry, Dim3 grid, Dim3 block, size_t dynamic_shared,
                   size_t parameters) {

@@ -58,7 +58,9 @@ void TokenStream::skip_braces() {
 
 namespace {
 
-constexpr uint64_t kMostVariableBytes = uint64_t{1} << 30;
+// What a GPU has of each space, generously.
+constexpr uint64_t kMostVariableBytes = uint64_t{1} << 26;
+constexpr uint64_t kMostParameterBytes = 32764;
 
 Type parse_type(TokenStream& tokens) {
   if (tokens.peek().kind != Kind::DotWord) tokens.fail("a type");
@@ -207,7 +209,7 @@ class ModuleParser {
         Variable parameter = parse_parameter(tokens_);
         parameter.offset = (end + parameter.alignment - 1) & ~(parameter.alignment - 1);
         end = parameter.offset + parameter.bytes;
-        if (end > kMostVariableBytes) throw Error("too many parameters", line);
+        if (end > kMostParameterBytes) throw Error("too many parameters", line);
         function.variables.push_back(std::move(parameter));
       } while (tokens_.take(','));
       tokens_.expect(')', "after the parameters");

@@ -74,6 +74,7 @@ void load_matrix(Warp& warp, const Instruction& in, uint32_t mask) {
   Instruction plain = in;
   plain.immediate = in.target;
   lane_addresses(warp, plain, rest[0], addresses);
+  uint64_t stride = lane32(warp.at(rest[1]), 0);
   for (int i = 0; i < fragment.registers(); ++i) std::memset(warp.at(in.operand[i]), 0, kSlotBytes);
   auto size = static_cast<uint32_t>(fragment.bytes());
   Access access(warp, in.space, size, Intent::Read);

@@ -9,6 +9,7 @@
 #include "ir/canon.h"
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/block_sparse_attention/entry.h"
 #include "kernels/masks.h"
 #include "runtime/compile.h"
 #include "runtime/device.h"
@@ -22,6 +23,7 @@ namespace kiln::cli {
 namespace {
 
 struct BenchOptions {
+  std::vector<std::string> set;
   DeviceChoice device;
   std::string only;
   bool quick = false;
@@ -41,6 +43,12 @@ Array normal_numbers(DType dtype, Shape shape) {
   for (size_t at = block; at < array.bytes(); at += block)
     std::copy_n(bytes, std::min(block, array.bytes() - at), bytes + at);
   return array;
+}
+
+NamedTexts blocks_of(int64_t dim, int64_t edge) {
+  return {{"dim", std::to_string(dim)},
+          {"block_m", std::to_string(edge)},
+          {"block_n", std::to_string(edge)}};
 }
 
 double median(std::vector<double> values) {
@@ -84,18 +92,13 @@ class Bench {
     for (double density : {0.1, 0.3}) {
       row(fmt::format("block_sparse f16 B1 H32 S{} D128, blocks of 128, causal, {:.0f} %", seq,
                       100 * density),
-          [&] {
-            return attention({.dim = 128, .dim_v = 128, .block_m = 128, .block_n = 128}, seq,
-                             density);
-          });
+          [&] { return attention(blocks_of(128, 128), seq, density); });
       row(fmt::format("block_sparse f16 B1 H32 S{} D64, blocks of 64, causal, {:.0f} %", seq,
                       100 * density),
-          [&] {
-            return attention({.dim = 64, .dim_v = 64, .block_m = 64, .block_n = 64}, seq, density);
-          });
+          [&] { return attention(blocks_of(64, 64), seq, density); });
     }
     row(fmt::format("dense f16 B1 H32 S{} D128, causal", seq / 4), [&] {
-      return attention({.dim = 128, .dim_v = 128, .form = BlockForm::Dense}, seq / 4, 1);
+      return attention({{"dim", "128"}, {"form", "dense"}}, seq / 4, 1);
     });
   }
 
@@ -143,10 +146,12 @@ class Bench {
     return {time(*compiled.executable(), bindings), work.flops, work.bytes};
   }
 
-  Result attention(AttentionConfig config, int64_t seq, double density) {
-    config.causal = true;
-    config.lse = false;
-    config = validated(config, device_.target());
+  Result attention(NamedTexts given, int64_t seq, double density) {
+    given["causal"] = "true";
+    for (const auto& [name, value] : named("--set", options_.set)) given[name] = value;
+    const AttentionConfig config =
+        validated(attention_config(kernel_named("block_sparse_attention").with_defaults(given)),
+                  device_.target());
     const Shape shape = {1, 32, seq, config.dim};
     Array q = normal_numbers(config.dtype, shape), k = q, v = q, o(config.dtype, shape), mask;
     AttentionArgs args{q.view(), k.view(), v.view(), o.view(), {}, {}, {}, {}, {}};
@@ -174,6 +179,9 @@ void add_bench(CLI::App& app) {
   add_device_options(*command, options->device);
   command->add_option("--only", options->only, "workloads whose line contains this text")
       ->type_name("TEXT");
+  command->add_option("--set", options->set, "an option of block_sparse_attention, for its lines")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   command->add_option("--rounds", options->rounds, "how often each is measured")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
