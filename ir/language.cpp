@@ -133,7 +133,8 @@ std::string default_text(const AttrValue& value) {
   if (auto* real = std::get_if<double>(&value)) return float_text(*real);
   if (auto* list = std::get_if<std::vector<int64_t>>(&value))
     return fmt::format("[{}]", fmt::join(*list, ", "));
-  return std::get<std::string>(value);
+  const auto& text = std::get<std::string>(value);
+  return text.empty() ? "\"\"" : text;
 }
 
 std::string dtypes() {

@@ -79,7 +79,8 @@ Layout swizzled(const Coordinate& shape, int bytes, int panel) {
 
 Layout shared_tile(const Coordinate& shape, int bytes) {
   if (shape.size() < 2) return row_major(shape);
-  const int panel = panel_bytes(shape.back(), bytes);
+  const bool fills = shape[shape.size() - 2] >= kRows;
+  const int panel = fills ? panel_bytes(shape.back(), bytes) : 0;
   return panel ? swizzled(shape, bytes, panel)
                : row_major(shape, padded_pitch(shape.back(), bytes));
 }

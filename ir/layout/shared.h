@@ -41,7 +41,8 @@ int64_t swizzle_alignment(int panel);
 // The byte address at which a panel keeps what is at `address` without swizzling; its own inverse.
 int64_t swizzle_address(int64_t address, int panel);
 
-// Swizzled where a row is made of panels, else rows with padded_pitch.
+// Swizzled where a row is made of panels and the rows fill a pattern of eight at least once, else
+// rows with padded_pitch: fewer rows would take the room of eight.
 Layout shared_tile(const Coordinate& shape, int bytes);
 
 }  // namespace kiln

@@ -45,11 +45,10 @@ TileShape tile_for(const AttentionConfig& config, std::string_view target) {
   TileShape tile{tile_of(config.block_m), tile_of(config.block_n)};
   if (!target.starts_with("sm_")) return tile;
   const GpuTarget& gpu = gpu_target(target);
-  // A GPU's warps share the keys that they read: more rows a block, as far as registers go (on a
-  // GPU with fewer threads ptxas spills some).
-  if (config.dtype != F32 && config.dim_v <= 128 && config.block_m == 128 &&
-      gpu.threads_per_multiprocessor >= 2048)
-    tile.m = 128;
+  // On a GPU more keys a round, as far as registers go: fewer barriers and reductions for them.
+  // More rows would leave an H200's multiprocessor one block, whose warps wait for each other.
+  if (config.dtype != F32 && config.dim <= 128 && config.dim_v <= 128 && config.block_n == 128)
+    tile.n = 128;
   for (int64_t most : {32, 16}) {
     if (!fits(config, tile, gpu)) tile.n = tile_of(config.block_n, most);
     if (!fits(config, tile, gpu)) tile.m = tile_of(config.block_m, most);

@@ -13,6 +13,7 @@
 #include "passes/gpu_target.h"
 #include "runtime/device.h"
 #include "tests/codegen/harness.h"
+#include "tests/support/on_device.h"
 
 using namespace kiln;
 using namespace kiln::testing;
@@ -106,7 +107,7 @@ TEST_CASE("gemm: tiles of every width, height, depth and dtype are exact", "[gem
   using Clock = std::chrono::steady_clock;
   std::vector<Tiles> all = grid();
   std::mt19937_64 random(random_seed());
-  const bool everything = !on_host() && device(std::getenv("KILN_TEST_DEVICE")).name() == "cuda";
+  const bool everything = !on_host() && !uses_host_memory(device(std::getenv("KILN_TEST_DEVICE")));
   if (!everything) std::shuffle(all.begin(), all.end(), random);
   const auto end = Clock::now() + std::chrono::seconds(everything ? 3600 : 8);
 

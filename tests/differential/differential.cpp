@@ -166,9 +166,16 @@ std::string guarded(const std::function<std::string()>& check) {
   return result;
 }
 
+bool one_at_a_time = false;  // --serial: for tools that cannot follow several threads
+
 // On a GPU: only what runs there, in this process (a GPU's context does not survive a fork), and in
 // several threads, since most of the time goes into the driver's compiler.
 std::string check_on_gpu(std::span<const Case> cases, Device& target) {
+  if (one_at_a_time) {
+    for (const Case& c : cases)
+      if (std::string wrong = check_device(c, target); !wrong.empty()) return wrong;
+    return "";
+  }
   std::vector<std::string> wrong(cases.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < cases.size(); ++i)
@@ -281,6 +288,7 @@ int run(int argc, char** argv) {
   app.add_option("--device", device_name, "compared with the interpreter");
   app.add_option("--out", directory, "where reduced failures are written");
   app.add_flag("--print", print_only, "print the programs instead of running them");
+  app.add_flag("--serial", one_at_a_time, "on a GPU, one program at a time");
   app.add_option("files", files, "cases to replay first: files, or folders of them");
   CLI11_PARSE(app, argc, argv);
 

@@ -18,8 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       // Every parameter of 64 bits points to the array.
       std::vector<uint64_t> words(program.parameter_bytes(name) / 8 + 1,
                                   reinterpret_cast<uint64_t>(array.data()));
-      auto parameters =
-          std::as_bytes(std::span(words)).subspan(0, program.parameter_bytes(name));
+      auto parameters = std::as_bytes(std::span(words)).subspan(0, program.parameter_bytes(name));
       for (AsyncMode mode : {AsyncMode::AtIssue, AsyncMode::AtLatest}) {
         Options options;
         options.async = mode;

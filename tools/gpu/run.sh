@@ -49,7 +49,7 @@ sanitizer() {
       --causal --check 2>&1 | tail -4
     [[ ${PIPESTATUS[0]} == 0 ]] || status=1
     compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 bash "$bundle/gpu_tests" --differential \
-      --programs 20 --seed 7 2>&1 | tail -4
+      --programs 20 --seed 7 --serial 2>&1 | tail -4
     [[ ${PIPESTATUS[0]} == 0 ]] || status=1
   done
   return $status
