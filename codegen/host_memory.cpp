@@ -150,8 +150,8 @@ Val Emitter::read(const Place& place, Val pointer, int lanes, Val mask, Val othe
   if (auto lane = only_lane(mask)) {
     Val at = b.ir.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(*lane));
     Val value = read(place, at, 1, nullptr, nullptr);
-    Val row = b.ir.CreateInsertElement(b.spread(otherwise, lanes), value,
-                                       static_cast<uint64_t>(*lane));
+    Val row =
+        b.ir.CreateInsertElement(b.spread(otherwise, lanes), value, static_cast<uint64_t>(*lane));
     // LLVM 22 on x86 takes one lane in a constant vector for a scalar and compares only that lane
     // (0 < 1 is then false in the others): it must not see through.
     if (!row->getType()->isFPOrFPVectorTy()) return row;

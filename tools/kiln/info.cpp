@@ -20,7 +20,7 @@ void list() {
     fmt::print("{}\n    {}\n  options\n", entry.name, entry.summary);
     for (const OptionInfo& option : entry.options)
       fmt::print("    {:12} {} ({}), default {}\n", option.name, option.doc, option.legal,
-                 option.default_value);
+                 option.default_value.empty() ? "empty" : option.default_value);
     fmt::print("  arguments, with these defaults\n");
     Signature signature(
         std::make_shared<const Kernel>(entry.build(entry.with_defaults({}), "host")));
