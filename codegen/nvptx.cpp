@@ -25,19 +25,22 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const GpuTarget& target, int
       std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-// Letters, digits and underscores of the kernel's name; its launches are numbered if several.
+// Letters, digits and underscores of the kernel's name; its launches are numbered if several. Only
+// one such name is PTX's own.
 std::string entry_name(const Kernel& kernel, size_t launch, size_t launches) {
   std::string name;
   for (char c : kernel.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "kernel_" + name;
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name == "WARP_SZ")
+    name = "kernel_" + name;
   return launches == 1 ? name : fmt::format("{}_{}", name, launch);
 }
 
-// LLVM 22 flushes bf16 operands where f32 ones are flushed, which PTX has no modifier for (PTX ISA,
-// setp, min, max, fma): it goes.
-std::string without_bf16_flushes(std::string ptx) {
-  constexpr std::string_view kFlush = ".ftz", kWrong = ".ftz.bf16";
-  for (size_t at = 0; (at = ptx.find(kWrong, at)) != ptx.npos;) ptx.erase(at, kFlush.size());
+// LLVM flushes halves where f32 ones are flushed. For bf16 PTX has no such modifier (PTX ISA, setp,
+// min, max, fma); of f16 it would lose what matters: 6e-5 is subnormal. So both go.
+std::string without_half_flushes(std::string ptx) {
+  constexpr std::string_view kFlush = ".ftz";
+  for (const std::string_view unwanted : {".ftz.bf16", ".ftz.f16"})
+    for (size_t at = 0; (at = ptx.find(unwanted, at)) != ptx.npos;) ptx.erase(at, kFlush.size());
   return ptx;
 }
 
@@ -64,7 +67,7 @@ class Compilation {
   std::string text() const { return owner_.text(); }
   GpuCode code() {
     std::string ptx = owner_.emit(*machine_, llvm::CodeGenFileType::AssemblyFile);
-    return {without_bf16_flushes(std::move(ptx)), launches_};
+    return {without_half_flushes(std::move(ptx)), launches_};
   }
 
  private:

@@ -147,7 +147,7 @@ class Functions {
     auto& ir = b_.ir;
     Val whole = integer_of(n);
     Val half = ir.CreateAShr(whole, integer(1));
-    Val rest = ir.CreateSub(whole, half);
+    Val rest = ir.CreateAShr(ir.CreateAdd(whole, integer(1)), integer(1));
     return ir.CreateFMul(ir.CreateFMul(p, power_of_two(half)), power_of_two(rest));
   }
 

@@ -183,7 +183,8 @@ class LayoutLaw {
     const Type& type = kernel_.type(result);
     Shape shape = type.shape;
     shape.insert(shape.begin(), plan->parts);
-    const DType dtype = is_float(type.dtype) && size_of(type.dtype) < 4 ? F32 : type.dtype;
+    const bool wide = type.dtype == F64 || kernel_.type(source).dtype == F64;
+    const DType dtype = !is_float(type.dtype) ? type.dtype : wide ? F64 : F32;
     require(kernel_.type(scratch) == Type::tile(Space::Shared, dtype, shape) &&
                 at(scratch) == row_major(shape),
             op, "scratch is no row-major tile of all parts");
