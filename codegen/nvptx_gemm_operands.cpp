@@ -1,5 +1,6 @@
 // Operands of mma.sync: from fragments, or from shared memory in the widest way that fits.
 #include "codegen/nvptx_gemm_impl.h"
+#include "codegen/nvptx_memory_impl.h"
 #include "codegen/nvptx_shared_impl.h"
 #include "codegen/nvptx_words_impl.h"
 #include "ir/error.h"
@@ -26,13 +27,8 @@ ID matrix_load(int count, bool transposed) {
 }  // namespace
 
 Place part_of(Builder& b, Place place, int axis, Val begin, int64_t size) {
-  const bool sure = place.axes[static_cast<size_t>(axis)].surely_inside();
   Axis& along = place.axes[static_cast<size_t>(axis)];
-  along.start = b.ir.CreateAdd(along.start, begin);
-  along.size = size;
-  along.extent = b.i32(size);
-  along.sure_begin = 0;
-  along.sure_end = sure ? size : 0;
+  along = slice_axis(b, along, begin, {0, along.size - size}, size);
   return place;
 }
 

@@ -40,32 +40,6 @@ bool is_whole(const Axis& axis) {
   return axis.extent == axis.high && is_zero(axis.start) && is_zero(axis.low);
 }
 
-// The part of an axis that starts at an index (which is in `at`) and has `size` elements.
-Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size) {
-  auto& ir = b.ir;
-  if (!is_whole(axis)) {
-    axis.low = larger(b, axis.low, axis.start);
-    // One that reaches to the end of its base adds no end of its own.
-    if (axis.size != kDynamic) {
-      Val end = ir.CreateAdd(wide(b, axis.start), b.i64(axis.size));
-      axis.high = larger(b, b.i32(0), narrow(b, smaller(b, wide(b, axis.high), end)));
-    }
-  }
-  if (size == kDynamic) {
-    Val rest = ir.CreateSub(wide(b, axis.extent), wide(b, index));
-    rest = smaller(b, rest, b.i64(std::numeric_limits<int32_t>::max()));
-    axis.extent = narrow(b, larger(b, rest, b.i64(0)));
-  } else {
-    axis.extent = b.i32(size);
-  }
-  axis.start = ir.CreateAdd(axis.start, index);
-  axis.size = size;
-  axis.sure_begin = std::max<int64_t>(0, axis.sure_begin - at.low);
-  axis.sure_end -= at.high;
-  if (size != kDynamic) axis.sure_end = std::min(axis.sure_end, size);
-  return axis;
-}
-
 // Is the index of an axis inside? Null if surely.
 Val inside_axis(Builder& b, const Axis& axis, Val index, Interval range) {
   auto& ir = b.ir;
@@ -117,6 +91,31 @@ Position take_apart(Builder& b, Val start, Val index) {
 }
 
 }  // namespace
+
+Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size) {
+  auto& ir = b.ir;
+  if (!is_whole(axis)) {
+    axis.low = larger(b, axis.low, axis.start);
+    // One that reaches to the end of its base adds no end of its own.
+    if (axis.size != kDynamic) {
+      Val end = ir.CreateAdd(wide(b, axis.start), b.i64(axis.size));
+      axis.high = larger(b, b.i32(0), narrow(b, smaller(b, wide(b, axis.high), end)));
+    }
+  }
+  if (size == kDynamic) {
+    Val rest = ir.CreateSub(wide(b, axis.extent), wide(b, index));
+    rest = smaller(b, rest, b.i64(std::numeric_limits<int32_t>::max()));
+    axis.extent = narrow(b, larger(b, rest, b.i64(0)));
+  } else {
+    axis.extent = b.i32(size);
+  }
+  axis.start = ir.CreateAdd(axis.start, index);
+  axis.size = size;
+  axis.sure_begin = std::max<int64_t>(0, axis.sure_begin - at.low);
+  axis.sure_end -= at.high;
+  if (size != kDynamic) axis.sure_end = std::min(axis.sure_end, size);
+  return axis;
+}
 
 Place Emitter::tensor_place(const Op& tensor) {
   const Type& type = kernel_.type(tensor.result);

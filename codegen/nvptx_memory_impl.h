@@ -11,4 +11,7 @@ Val read_at(Emitter& emitter, const Place& place, Val pointer, Val condition, in
 void write_at(Emitter& emitter, const Place& place, Val pointer, Val value, Val condition,
               int width = 1);
 
+// The part of an axis that starts at an index (which is in `at`) and has `size` elements.
+Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size);
+
 }  // namespace kiln::nvptx

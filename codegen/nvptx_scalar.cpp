@@ -93,7 +93,8 @@ Val shift(Builder& b, OpCode code, DType dtype, Val x, Val by) {
   Val in_range = ir.CreateICmpULT(by, number(b, dtype, bits));
   if (code == OpCode::Shr && is_signed(dtype))
     return ir.CreateAShr(x, ir.CreateSelect(in_range, by, number(b, dtype, bits - 1)));
-  // The backend leaves this choice to PTX's shifts, of which 64-bit ones see 32 bits of the distance.
+  // The backend leaves this choice to PTX's shifts, of which 64-bit ones see 32 bits of the
+  // distance.
   Val safe = bits == 64 ? b.call(I::umin, {by, number(b, dtype, bits)}, {by->getType()})
                         : ir.CreateSelect(in_range, by, zero);
   Val shifted = code == OpCode::Shl ? ir.CreateShl(x, safe) : ir.CreateLShr(x, safe);

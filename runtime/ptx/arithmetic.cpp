@@ -5,6 +5,8 @@ namespace {
 
 void decode_any(Decoder& d) {
   Type type = d.type();
+  if (type == Type::F32)
+    if (const auto narrow = d.maybe_type()) return decode_mixed(d, *narrow);
   switch (type) {
     case Type::F32:
     case Type::F64:

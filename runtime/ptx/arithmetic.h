@@ -10,5 +10,6 @@ namespace kiln::ptx {
 void decode_integer(Decoder& d, Type type);  // integer.cpp
 void decode_float(Decoder& d, Type type);    // floating.cpp: f32, f64
 void decode_half(Decoder& d, Type type);     // half.cpp: f16, bf16 and pairs
+void decode_mixed(Decoder& d, Type narrow);  // mixed.cpp: f32 with operands of f16 or bf16
 
 }  // namespace kiln::ptx

@@ -48,6 +48,25 @@ TEST_CASE("f32 arithmetic") {
            [](auto* a) { return (a[0] & 0x80000000) | (a[1] & 0x7fffffff); });
 }
 
+TEST_CASE("f32 arithmetic with narrower operands") {
+  auto x = [](const uint64_t* a, int i) { return as<float>(a[i]); };
+  auto half = [](const uint64_t* a, int i) {
+    const auto bits = static_cast<uint16_t>(a[i]);
+    return static_cast<float>(load_element(F16, &bits).f);
+  };
+  auto wide = [](const uint64_t* a, int i) { return as<float>(a[i] << 16); };
+  check_op("add.rn.f32.f16 $0, $1, $2;", {4, 2, 4},
+           [=](auto* a) { return nan_or(half(a, 0) + x(a, 1)); });
+  check_op("sub.f32.bf16 $0, $1, $2;", {4, 2, 4},
+           [=](auto* a) { return nan_or(wide(a, 0) - x(a, 1)); });
+  check_op("fma.rn.f32.f16 $0, $1, $2, $3;", {4, 2, 2, 4},
+           [=](auto* a) { return nan_or(std::fma(half(a, 0), half(a, 1), x(a, 2))); });
+  check_op("fma.rn.sat.f32.bf16 $0, $1, $2, $3;", {4, 2, 2, 4}, [=](auto* a) {
+    const float y = std::fma(wide(a, 0), wide(a, 1), x(a, 2));
+    return bits(y > 0 ? std::min(y, 1.0f) : 0.0f);
+  });
+}
+
 TEST_CASE("f32 in other rounding modes") {
   const std::pair<const char*, int> modes[] = {
       {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
