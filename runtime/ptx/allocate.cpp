@@ -158,6 +158,21 @@ class Pool {
   std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
 };
 
+// Registers that some instruction writes.
+BitSet written_ones(const Entry& entry, size_t registers) {
+  BitSet written(registers);
+  for (const Instruction& instruction : entry.code)
+    for_each_operand(instruction, [&](const Operand& operand) {
+      if (operand.role == OperandRole::Define) written.set(static_cast<size_t>(operand.slot));
+    });
+  return written;
+}
+
+// LLVM fills the bytes of a word that do not matter from a register that nothing ever writes.
+bool is_filler(const Instruction& instruction, const Operand& operand, const BitSet& written) {
+  return instruction.source->opcode == "prmt" && !written.test(static_cast<size_t>(operand.slot));
+}
+
 }  // namespace
 
 void allocate_registers(Entry& entry, const Function& function) {
@@ -202,13 +217,15 @@ void allocate_registers(Entry& entry, const Function& function) {
     slots[r] = pool.take(intervals[r], units == 0 ? entry.predicates : entry.slots);
   }
 
+  const BitSet written = written_ones(entry, registers);
   for (Instruction& instruction : entry.code) {
     if (instruction.guard >= 0) {
       instruction.check_defined |= watched[static_cast<size_t>(instruction.guard)] != 0;
       instruction.guard = slots[static_cast<size_t>(instruction.guard)];
     }
     for_each_operand(instruction, [&](const Operand& operand) {
-      instruction.check_defined |= watched[static_cast<size_t>(operand.slot)] != 0;
+      instruction.check_defined |= watched[static_cast<size_t>(operand.slot)] != 0 &&
+                                   !is_filler(instruction, operand, written);
     });
   }
   for (Operand& operand : entry.operands)

@@ -25,6 +25,7 @@ Warp::Warp(Block& block, uint32_t index) : index(index), block_(block) {
   exists = threads >= kLanes ? kAllLanes : (1u << threads) - 1;
   size_t bytes = static_cast<size_t>(grid.entry.slots) * kSlotBytes;
   memory_ = std::make_unique<std::byte[]>(bytes + 64);
+  std::memset(memory_.get(), 0xA5, bytes + 64);  // what nothing writes must not matter
   auto begin = reinterpret_cast<uintptr_t>(memory_.get());
   file_ = memory_.get() + ((64 - begin % 64) % 64);
   constants_ = reinterpret_cast<const std::byte*>(grid.entry.constants.data());

@@ -156,6 +156,9 @@ TEST_CASE("uninitialised registers are found") {
   check_finds("@%p5 bra over; over:", Kind::UninitializedRegister);
   check_clean(R"(setp.lt.u32 %p1, %r0, 7; @%p1 mov.u32 %r1, 3; @!%p1 mov.u32 %r1, 4;
                  add.u32 %r2, %r1, 1;)");
+  // Bytes that do not matter come from a register that nothing writes.
+  check_clean("prmt.b32 %r2, %r0, %r41, 0x5410; and.b32 %r3, %r2, 65535;");
+  check_finds("prmt.b32 %r2, %r0, %r1, 0x5410; mov.u32 %r1, 0;", Kind::UninitializedRegister);
   Report report = run_block("add.u32 %r2, %r41, 1;");
   CHECK_THAT(findings(report), Contains("'%r41'"));
 }

@@ -15,5 +15,6 @@ void add_dump(CLI::App& app);
 void add_opt(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_emulate(CLI::App& app);
 
 }  // namespace kiln::cli
