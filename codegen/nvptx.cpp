@@ -22,7 +22,7 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const GpuTarget& target, int
   if (!found) throw InternalError("LLVM: " + error);
   return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
       triple, std::string(target.name), fmt::format("+ptx{}", ptx), llvm::TargetOptions(),
-      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default));
+      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 // Letters, digits and underscores of the kernel's name; its launches are numbered if several. Only

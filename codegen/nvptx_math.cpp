@@ -142,7 +142,8 @@ class Functions {
   }
 
   // p · 2^n, rounded once where the result is subnormal; in two steps, since 2^n itself may not be
-  // a normal number.
+  // a normal number. n is halved by two shifts: LLVM's strength reduction takes time quadratic in
+  // the number of differences of two variables, and there is one an element.
   Val scaled(Val p, const Whole& n) {
     auto& ir = b_.ir;
     Val whole = integer_of(n);

@@ -19,16 +19,6 @@
 namespace kiln {
 namespace {
 
-ptx::Options default_options() {
-  ptx::Options options;
-  const std::string async = environment("KILN_EMULATOR_ASYNC").value_or("issue");
-  if (async != "issue" && async != "latest")
-    throw UserError(fmt::format("KILN_EMULATOR_ASYNC is '{}'", async), "issue, latest");
-  options.async = async == "latest" ? ptx::AsyncMode::AtLatest : ptx::AsyncMode::AtIssue;
-  options.threads = host_threads();
-  return options;
-}
-
 // The bytes that a tensor's elements lie in; tensors that overlap are one range to the emulator,
 // which knows a byte by one name.
 struct Span {
@@ -77,7 +67,7 @@ class EmulatedKernel : public Executable {
       : code_(std::move(code)), plan_(make_plan(kernel, code_)), program_(parse(code_)) {}
 
   void run(const Bindings& bindings) const override {
-    for (const ptx::Report& report : run(bindings, default_options()))
+    for (const ptx::Report& report : run(bindings, emulator_options()))
       if (!report.findings.empty()) throw DeviceError(text_of(report));
   }
 
@@ -186,6 +176,16 @@ class EmulatorDevice : public HostMemoryDevice {
 };
 
 }  // namespace
+
+ptx::Options emulator_options() {
+  ptx::Options options;
+  const std::string async = environment("KILN_EMULATOR_ASYNC").value_or("issue");
+  if (async != "issue" && async != "latest")
+    throw UserError(fmt::format("KILN_EMULATOR_ASYNC is '{}'", async), "issue, latest");
+  options.async = async == "latest" ? ptx::AsyncMode::AtLatest : ptx::AsyncMode::AtIssue;
+  options.threads = host_threads();
+  return options;
+}
 
 Device& emulator_device(std::string_view target) {
   if (target.empty()) target = EmulatorDevice::kDefault;

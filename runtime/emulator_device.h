@@ -16,6 +16,9 @@ namespace kiln {
 // KILN_EMULATOR_ASYNC says when asynchronous copies take place: "issue" (default) or "latest".
 Device& emulator_device(std::string_view target = {});
 
+// What the device runs with: KILN_EMULATOR_ASYNC, the host's threads.
+ptx::Options emulator_options();
+
 // An executable of this code in place of what compile_for_gpu makes of the kernel.
 std::unique_ptr<Executable> emulated(const Kernel& kernel, GpuCode code);
 

@@ -46,8 +46,9 @@ float value_of(float x, bool flushes) {
 double value_of(double x, bool) {
   return x;
 }
-float value_of(Half x, bool) {
-  return to_float(x);
+float value_of(Half x, bool flushes) {
+  float value = to_float(x);
+  return flushes && std::fabs(value) < 0x1p-14f ? std::copysign(0.0f, value) : value;
 }
 float value_of(BFloat x, bool) {
   return to_float(x);
@@ -96,7 +97,8 @@ void setp_pairs(Warp& warp, const Instruction& in, uint32_t mask) {
   for (uint32_t half = 0; half < 2; ++half) {
     uint32_t result = lanes_where(mask, [&](int lane) {
       auto part = [&](const std::byte* lanes) {
-        return to_float(T{static_cast<uint16_t>(get<uint32_t>(lanes, lane) >> (16 * half))});
+        T value{static_cast<uint16_t>(get<uint32_t>(lanes, lane) >> (16 * half))};
+        return value_of(value, (in.b & kFlushes) != 0);
       };
       return holds(compare, (in.b & kUnordered) != 0, part(a), part(b));
     });
@@ -113,6 +115,27 @@ void set_value(Warp& warp, const Instruction& in, uint32_t mask) {
   auto value = static_cast<uint32_t>(in.immediate);
   fill<uint32_t>(warp.at(in.operand[0]), mask,
                  [=](int lane) { return result >> lane & 1 ? value : 0; });
+}
+
+// Each half of d by that of a and b: 1.0, which is the immediate, or 0.
+template <class T>
+void set_pairs(Warp& warp, const Instruction& in, uint32_t mask) {
+  const std::byte *a = warp.at(in.operand[1]), *b = warp.at(in.operand[2]);
+  uint32_t other = in.operands > 3 ? warp.predicate(in.operand[3]) : 0;
+  auto one = static_cast<uint32_t>(in.immediate);
+  fill<uint32_t>(warp.at(in.operand[0]), mask, [=](int lane) {
+    uint32_t result = 0;
+    for (int shift : {0, 16}) {
+      auto part = [&](const std::byte* lanes) {
+        T value{static_cast<uint16_t>(get<uint32_t>(lanes, lane) >> shift)};
+        return value_of(value, (in.b & kFlushes) != 0);
+      };
+      bool holds_here =
+          holds(static_cast<Compare>(in.a), (in.b & kUnordered) != 0, part(a), part(b));
+      if (combine(in.b, holds_here, other >> lane & 1)) result |= one << shift;
+    }
+    return result;
+  });
 }
 
 void take_comparison(Decoder& d) {
@@ -184,13 +207,19 @@ void decode_setp(Decoder& d) {
 void decode_set(Decoder& d) {
   take_comparison(d);
   Type result = d.type(), type = d.type();
-  if (result != Type::U32 && result != Type::S32 && result != Type::F32) d.unknown();
+  bool pairs = result == type && (type == Type::F16x2 || type == Type::BF16x2);
+  if (result != Type::U32 && result != Type::S32 && result != Type::F32 && !pairs) d.unknown();
   bool combines = (d.now.b & (kAnd | kOr | kXor)) != 0;
   d.expect_operands(combines ? 4 : 3);
   d.define(0, result);
   d.use(1, type);
   d.use(2, type);
   if (combines) d.use(3, Type::Pred);
+  if (pairs) {
+    d.now.immediate = type == Type::F16x2 ? 0x3c00 : 0x3f80;
+    d.now.run = type == Type::F16x2 ? set_pairs<Half> : set_pairs<BFloat>;
+    return;
+  }
   d.now.immediate = result == Type::F32 ? 0x3f800000 : 0xffffffff;
   d.now.run = by_type<SetValue>(d, type);
 }

@@ -77,9 +77,10 @@ uint64_t extended(Type type, uint64_t bits) {
 }
 
 uint64_t float_to_integer(const Conversion& how, double x) {
-  if (x != x) return 0;
-  x = to_integral(x, how.rounding);
   int bits = 8 * bytes_of(how.to);
+  if (x != x)  // what the manual says
+    return how.from == Type::F64 || bits == 64 ? uint64_t{1} << (bits - 1) : 0;
+  x = to_integral(x, how.rounding);
   double least = is_signed(how.to) ? -std::ldexp(1, bits - 1) : 0;
   double end = std::ldexp(1, is_signed(how.to) ? bits - 1 : bits);  // the first too large
   if (x < least) x = least;

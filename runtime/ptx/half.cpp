@@ -32,9 +32,9 @@ BFloat flushed(BFloat x) {
 
 template <class T, Op op>
 T compute(uint8_t flags, T x, T y, T z) {
+  if (flags & kFlushes) x = flushed(x), y = flushed(y), z = flushed(z);
   if constexpr (op == Op::Neg) return {static_cast<uint16_t>(x.bits ^ 0x8000)};
   if constexpr (op == Op::Abs) return {static_cast<uint16_t>(x.bits & 0x7fff)};
-  if (flags & kFlushes) x = flushed(x), y = flushed(y), z = flushed(z);
   float a = to_float(x), b = to_float(y), c = to_float(z);
   T result{};
   if constexpr (op == Op::Add) result = narrow(a + b, T{});

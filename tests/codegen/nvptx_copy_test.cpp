@@ -139,9 +139,10 @@ class Chain {
     if (parts > 0) shape.push_back(parts);
     windows_[name] = varied();
     for (const int64_t extent : windows_[name]) {
-      const bool dynamic = r_.chance(40);
-      shape.push_back(
-          dynamic ? kDynamic : std::max<int64_t>(1, extent + r_.of<int64_t>({0, 0, 0, 16, -1, 3})));
+      // Extents of 1 stay small, lest there be millions of elements.
+      const bool dynamic = extents.size() < (extent > 1 ? 2 : 1) && r_.chance(40);
+      const int64_t more = extent > 1 ? r_.of<int64_t>({0, 0, 0, 16, -1, 3}) : r_.below(2);
+      shape.push_back(dynamic ? kDynamic : extent + more);
       if (dynamic) extents.push_back(dims_[static_cast<size_t>(r_.below(2))]);
     }
     return p_.tensor(name, dtype_, shape, role, extents);

@@ -1,4 +1,4 @@
-// Differential fuzzing: random tile programs run on a device, on the interpreter, and on the
+// Differential fuzzing: random tile programs run on devices, on the interpreter, and on the
 // interpreter after random passes, and must agree bit for bit. A failure is reduced and written as
 // a `.tile` file that this program replays.
 #include "tests/differential/differential.h"
@@ -192,23 +192,39 @@ std::string check_on_gpu(std::span<const Case> cases, Device& target) {
   return "";
 }
 
+// What programs run on.
+struct Targets {
+  std::vector<Device*> here, gpus;  // those with this process's memory, and the others
+};
+
+std::string named_if_several(const Targets& targets, const Device& device,
+                             const std::string& wrong) {
+  if (targets.here.size() + targets.gpus.size() < 2) return wrong;
+  return fmt::format("on {}: {}", device.name(), wrong);
+}
+
 // All that is checked of some programs, in one child process because a new one is slow at first;
 // empty if nothing is wrong.
-std::string check(std::span<const Case> cases, Device& target) {
-  if (!testing::uses_host_memory(target)) return check_on_gpu(cases, target);
+std::string check(std::span<const Case> cases, const Targets& targets) {
+  for (Device* gpu : targets.gpus)
+    if (std::string wrong = check_on_gpu(cases, *gpu); !wrong.empty())
+      return named_if_several(targets, *gpu, wrong);
+  if (targets.here.empty()) return "";
   return guarded([&]() -> std::string {
     for (const Case& c : cases) {
       verify(c.program.kernel);
       std::string wrong = check_round_trip(c.program.kernel);
-      if (wrong.empty()) wrong = check_device(c, target);
-      if (wrong.empty()) wrong = check_passes(c);
       if (!wrong.empty()) return wrong;
+      for (Device* target : targets.here)
+        if (wrong = check_device(c, *target); !wrong.empty())
+          return named_if_several(targets, *target, wrong);
+      if (wrong = check_passes(c); !wrong.empty()) return wrong;
     }
     return "";
   });
 }
-std::string check(const Case& c, Device& target) {
-  return check(std::span(&c, 1), target);
+std::string check(const Case& c, const Targets& targets) {
+  return check(std::span(&c, 1), targets);
 }
 
 // A case as text: its program after one line with what it was run with.
@@ -260,48 +276,55 @@ class Coverage {
 };
 
 // Reports and reduces a failing case.
-void report(const Case& c, const std::string& wrong, Device& target, const std::string& directory) {
+void report(const Case& c, const std::string& wrong, const Targets& targets,
+            const std::string& directory) {
   fmt::print("seed {}: {}\n", c.seed, wrong);
   std::fflush(stdout);
   const Case reduced =
       with(c, reduce(c.program.kernel, [&](const Kernel& candidate) {
-             std::string found = check(with(c, candidate), target);
+             std::string found = check(with(c, candidate), targets);
              return !found.empty() && !found.starts_with("the interpreter refuses");
            }));
   std::string path = fmt::format("{}/failure-{}.tile", directory, c.seed);
   std::ofstream(path) << text_of(reduced);
   fmt::print("pass that changes the result: {}\nreduced to {}: {}\n{}\n", guilty_pass(reduced),
-             path, check(reduced, target), text_of(reduced));
+             path, check(reduced, targets), text_of(reduced));
 }
 
 }  // namespace
 
 int run(int argc, char** argv) {
-  CLI::App app{"Random tile programs on a device and on the interpreter"};
+  CLI::App app{"Random tile programs on devices and on the interpreter"};
   int programs = 1000;
   uint64_t seed = std::random_device{}();
-  std::string device_name = "host", directory = ".";
-  std::vector<std::string> files;
+  std::string directory = ".";
+  std::vector<std::string> files, devices{"host"};
   bool print_only = false;
   app.add_option("--programs", programs, "how many");
   app.add_option("--seed", seed, "of the first program; the others follow");
-  app.add_option("--device", device_name, "compared with the interpreter");
+  app.add_option("--device", devices, "compared with the interpreter: NAME[,NAME…]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--out", directory, "where reduced failures are written");
   app.add_flag("--print", print_only, "print the programs instead of running them");
   app.add_flag("--serial", one_at_a_time, "on a GPU, one program at a time");
   app.add_option("files", files, "cases to replay first: files, or folders of them");
   CLI11_PARSE(app, argc, argv);
 
-  Device& target = device(device_name);
+  Targets targets;
+  for (const std::string& name : devices) {
+    Device& target = device(name);
+    (testing::uses_host_memory(target) ? targets.here : targets.gpus).push_back(&target);
+  }
   Coverage coverage;
   int passed = 0, failed = 0;
   std::vector<Case> waiting;
   auto run_waiting = [&] {
-    const bool all_right = check(waiting, target).empty();
+    const bool all_right = check(waiting, targets).empty();
     for (const Case& c : waiting) {
-      std::string wrong = all_right ? "" : check(c, target);
+      std::string wrong = all_right ? "" : check(c, targets);
       ++(wrong.empty() ? passed : failed);
-      if (!wrong.empty()) report(c, wrong, target, directory);
+      if (!wrong.empty()) report(c, wrong, targets, directory);
     }
     waiting.clear();
   };
@@ -322,7 +345,8 @@ int run(int argc, char** argv) {
     for (const auto& entry : std::filesystem::directory_iterator(path))
       if (entry.path().extension() == ".tile") test(read_case(entry.path().string()));
   }
-  fmt::print("{} programs from seed {}, interpreter against {}\n", programs, seed, device_name);
+  fmt::print("{} programs from seed {}, interpreter against {}\n", programs, seed,
+             fmt::join(devices, ", "));
   for (int i = 0; i < programs && failed < 5; ++i) {
     const uint64_t this_seed = seed + static_cast<uint64_t>(i);
     test({generate(this_seed), this_seed});

@@ -3,6 +3,7 @@
 //     gpu_tests                        all; the last line is "N ran, 0 skipped, 0 failed"
 //     gpu_tests [attention]            as any Catch2 program
 //     gpu_tests --differential …       random programs alone, with that program's options
+//     gpu_tests --conformance          PTX snippets against the manual's results
 //     gpu_tests --launch-cost          what compiling, loading and launching cost
 // KILN_TEST_DEVICE is the device, "cuda" if unset; KILN_TEST_PROGRAMS how many random programs.
 // Without a GPU it says so and exits with 77, which ctest counts as skipped.
@@ -17,6 +18,7 @@
 
 #include "ir/error.h"
 #include "runtime/device.h"
+#include "tests/conformance/snippet.h"
 #include "tests/differential/differential.h"
 #include "tools/gpu/launch_cost.h"
 #include "tools/kiln/cli.h"
@@ -70,6 +72,8 @@ int run(int argc, char** argv) {
   }
   if (argc > 1 && std::strcmp(argv[1], "--differential") == 0)
     return differential({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], "--conformance") == 0)
+    return kiln::conformance::run_on_gpu();
   if (argc > 1 && std::strcmp(argv[1], "--launch-cost") == 0) return kiln::measure_launch_cost();
   Catch::Session session;
   const int status = session.run(argc, argv);

@@ -73,6 +73,8 @@ TEST_CASE("shared: the widest panel that divides a row") {
   CHECK(shared_tile({64, 40}, 2) == row_major({64, 40}, 40));
   CHECK(shared_tile({64, 96}, 2) == swizzled({64, 96}, 2, 64));
   CHECK(shared_tile({64}, 2) == row_major({64}));
+  CHECK(shared_tile({3, 1, 128}, 2) == row_major({3, 1, 128}, 136));  // one row, not eight
+  CHECK(shared_tile({8, 128}, 2) == swizzled({8, 128}, 2, 128));
   CHECK(swizzle_alignment(64) == 512);
   CHECK_THROWS_AS(swizzled({8, 8}, 2, 48), InternalError);
   CHECK_THROWS_AS(swizzled({8}, 2, 32), InternalError);

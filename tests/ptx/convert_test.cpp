@@ -79,14 +79,15 @@ TEST_CASE("cvt from floats to integers saturates, NaN is 0") {
   });
   check_op("cvt.rzi.s64.f64 $0, $1;", {8, 8}, [](auto* a) {
     auto x = as<double>(a[0]);
-    if (x != x) return uint64_t{0};
+    if (x != x) return uint64_t{1} << 63;
     if (x >= 0x1p63) return uint64_t{INT64_MAX};
     if (x < -0x1p63) return uint64_t(INT64_MIN);
     return uint64_t(int64_t(x));
   });
   check_op("cvt.rzi.u64.f32 $0, $1;", {8, 4}, [](auto* a) {
     float x = f32(a[0]);
-    if (!(x > 0)) return uint64_t{0};
+    if (x != x) return uint64_t{1} << 63;
+    if (x <= 0) return uint64_t{0};
     return x >= 0x1p64f ? ~uint64_t{0} : uint64_t(x);
   });
 }

@@ -9,6 +9,47 @@ import numpy as np
 from cli_support import KILN, KilnTest, main
 
 
+# y = factor * x, each block's 64 elements reversed.
+REVERSE = """.version 7.0
+.target sm_80
+.address_size 64
+.file 1 "reverse.cu"
+.visible .entry reverse(.param .u64 reverse_param_0, .param .u64 reverse_param_1,
+                        .param .f32 reverse_param_2)
+{
+  .reg .b32 %r<6>;
+  .reg .f32 %f<5>;
+  .reg .b64 %rd<8>;
+  .shared .align 4 .b8 tile[256];
+  ld.param.u64 %rd1, [reverse_param_0];
+  ld.param.u64 %rd2, [reverse_param_1];
+  ld.param.f32 %f4, [reverse_param_2];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ctaid.x;
+  mad.lo.s32 %r3, %r2, 64, %r1;
+  mul.wide.s32 %rd3, %r3, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  mov.u32 %r5, tile;
+  .loc 1 12 0
+  ld.global.f32 %f1, [%rd4];
+  shl.b32 %r4, %r1, 2;
+  add.s32 %r4, %r5, %r4;
+  st.shared.f32 [%r4], %f1;
+  bar.sync 0;
+  .loc 1 13 0
+  shl.b32 %r4, %r1, 2;
+  sub.s32 %r4, %r5, %r4;
+  add.s32 %r4, %r4, 252;
+  ld.shared.f32 %f2, [%r4];
+  mul.f32 %f3, %f2, %f4;
+  .loc 1 14 0
+  st.global.f32 [%rd5], %f3;
+  ret;
+}
+"""
+
+
 class Gpu(KilnTest):
     """What is seen of the GPU tier without a GPU, and of a driver that only seems to have one."""
 
@@ -85,6 +126,89 @@ class Gpu(KilnTest):
                   f"b={self.save('b.npy', b)}", "--out", f"c={self.path('c.npy')}", "--device",
                   "emulator:sm_90")
         self.assertLess(np.abs(np.load(self.path("c.npy")) - a.astype(np.float64) @ b).max(), 1e-4)
+
+    def test_emulator_options(self):
+        x = self.normal(20, 40, dtype=np.float32)
+        call = ["call", "row_softmax", "--in", f"x={self.save('x.npy', x)}", "--out",
+                f"y={self.path('y.npy')}"]
+        out = self.kiln(*call, "--device", "emulator", "--profile")
+        y = np.load(self.path("y.npy"))
+        self.assertRegex(out, r"\n +[1-9][0-9]*  instructions of lanes\n")
+        self.assertRegex(out, r"\n( +[0-9]+){5}  \S*row_softmax/kernel.cpp:\d+\n")
+        self.kiln(*call, "--device", "emulator", "--block-only", "1")
+        one = np.load(self.path("y.npy"))
+        ran = one.any(axis=1)
+        self.assertTrue(ran.any() and not ran.all())
+        np.testing.assert_array_equal(one[ran], y[ran])
+        self.expect_error("the only block to run is outside of the grid", *call, "--device",
+                          "emulator", "--block-only", "1000")
+        self.expect_error("expected a kernel that was compiled for an emulator", *call, "--device",
+                          "host", "--profile")
+
+    def emulate(self, *args):
+        """Exit status, stdout and stderr of kiln emulate."""
+        run = subprocess.run([KILN, "emulate", *map(str, args)], env=self.env, capture_output=True,
+                             text=True)
+        self.assertGreaterEqual(run.returncode, 0, run.stderr)
+        return run.returncode, run.stdout, run.stderr
+
+    def save_text(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def test_emulate(self):
+        ptx = self.save_text("reverse.ptx", REVERSE)
+        x = self.normal(3, 64, dtype=np.float32)
+        run = ["--grid", "3", "--block", "64", "--arg", f"in:{self.save('x.npy', x)}", "--arg",
+               f"out:{self.path('y.npy')}:f32[3,64]", "--arg", "f32:2.5"]
+        for mode in ("issue", "latest"):
+            status, out, err = self.emulate(ptx, *run, "--entry", "reverse", "--async", mode)
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(out, f"{self.path('y.npy')}: f32 [3, 64]\n")
+            np.testing.assert_array_equal(np.load(self.path("y.npy")), 2.5 * x[:, ::-1])
+        status, out, _ = self.emulate(ptx, *run, "--profile")
+        self.assertEqual(status, 0)
+        for row in (r"\n +6  arrivals of warps at barriers\n", r"\n +0  wavefronts that are bank",
+                    r"instructions of warps by name:.* bar 6", r"\n +30 +960 +6 +0 +24  reverse.cu:12\n"):
+            self.assertRegex(out, row)
+        self.emulate(ptx, *run, "--block-only", "1")
+        only = np.load(self.path("y.npy"))
+        np.testing.assert_array_equal(only[1], 2.5 * x[1, ::-1])
+        self.assertFalse(only[[0, 2]].any())
+
+    def test_emulate_findings(self):
+        text = REVERSE.replace("bar.sync 0;", "")
+        race = self.save_text("race.ptx", text)
+        x = self.save("x.npy", self.normal(64, dtype=np.float32))
+        run = ["--block", "64", "--arg", f"in:{x}", "--arg", "zeros:f32[64]", "--arg", "f32:1"]
+        status, out, err = self.emulate(race, *run)
+        self.assertEqual(status, 1)
+        line = 1 + text.splitlines().index("  ld.shared.f32 %f2, [%r4];")
+        self.assertRegex(out, rf"(?m)^reverse.cu:13: data race: .*\n.*PTX line {line}: ld.shared.f32\n"
+                              r"  try: ")
+        self.assertRegex(err, "race.ptx: the emulator found [0-9]+ mistakes")
+        right = self.save_text("right.ptx", REVERSE)
+        status, out, _ = self.emulate(right, *run[:4], "--arg", "zeros:f32[63]", "--arg", "f32:1")
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"^reverse.cu:14: out of bounds: .*zeros:f32\[63\]")
+
+    def test_emulate_errors(self):
+        ptx = self.save_text("reverse.ptx", REVERSE)
+        for sentence, *args in (
+                ("--block is required",),
+                ("reverse takes 3 arguments, got 1", "--block", "64", "--arg", "u32:1"),
+                ("it has 4 bytes, reverse_param_0 has 8", "--block", "64", "--arg", "u32:1", "--arg",
+                 "u32:1", "--arg", "u32:1"),
+                ("there is no entry 'r'", "--block", "64", "--entry", "r"),
+                ("-1 is not a value of u32", "--block", "64", "--arg", "u32:-1"),
+                ("'x' is no type", "--block", "64", "--arg", "x:1"),
+                ("got 'f32[4'", "--block", "64", "--arg", "zeros:f32[4"),
+                ("--block: expected one to three whole numbers", "--block", "64,", "--arg", "u64:1",
+                 "--arg", "u64:1", "--arg", "f32:1")):
+            self.expect_error(sentence, "emulate", ptx, *args)
+        wrong = self.save_text("wrong.ptx", REVERSE.replace("bar.sync 0;", "bar.none 0;"))
+        self.expect_error("wrong.ptx: PTX line ", "emulate", wrong, "--block", "64")
 
     def test_bench(self):
         text = self.kiln("bench", "--quick", "--device", "host", "--only", "tile_copy", "--rounds", "1")

@@ -2,7 +2,8 @@
 # What is to be seen on a machine with a GPU, from the bundle (tools/bundle.sh): the GPU tests, the
 # benchmarks, the cost of launches; a table last, logs in the folder $OUT.
 #
-#     tools/gpu/run.sh [PART…]      devices attend tests programs sanitizer bench launch; default: all
+#     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer bench launch;
+#                                   default: all
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -26,7 +27,7 @@ part() {  # NAME SECONDS COMMAND…: the last lines are shown, all is kept
   printf '\n== %s (exit %s, %s s)\n' "$name" $status $((SECONDS - start))
   tail -n "${lines:-25}" "$out/$name.log"
   table+=("$(printf '%-12s %4s s  exit %s  %s' "$name" $((SECONDS - start)) $status \
-    "$(grep -E ' ran, | passed, ' "$out/$name.log" | tail -1)")")
+    "$(grep -E ' ran, | passed, | snippets, ' "$out/$name.log" | tail -1)")")
 }
 
 attend() {
@@ -56,12 +57,13 @@ sanitizer() {
 }
 
 chosen=("$@")
-[[ ${#chosen[@]} == 0 ]] && chosen=(devices attend tests programs sanitizer bench launch)
+[[ ${#chosen[@]} == 0 ]] && chosen=(devices attend tests conformance programs sanitizer bench launch)
 for name in "${chosen[@]}"; do
   case $name in
     devices) part devices 60 "$bundle/kiln" devices ;;
     attend) part attend 200 attend ;;
     tests) part tests 500 bash "$bundle/gpu_tests" ;;
+    conformance) part conformance 300 bash "$bundle/gpu_tests" --conformance ;;
     programs) part programs 400 bash "$bundle/gpu_tests" --differential --programs 500 ;;
     sanitizer) part sanitizer 500 sanitizer ;;
     bench) part bench 400 "$bundle/kiln" bench --device cuda ;;

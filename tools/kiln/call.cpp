@@ -11,6 +11,7 @@ struct CallOptions {
   std::string kernel;
   std::vector<std::string> set, in, out;
   DeviceChoice device;
+  EmulatorChoice emulator;
 };
 
 void call(const CallOptions& options) {
@@ -23,8 +24,9 @@ void call(const CallOptions& options) {
   Arguments arguments;
   for (const auto& [name, value] : entry.default_params(chosen)) arguments.param(name, value);
   add_launch_settings(signature, settings.launch, arguments);
-  run_on_files(kernel, {named("--in", options.in), named("--out", options.out), where}, arguments,
-               [&](const Bindings& bindings) { entry.check(chosen, bindings); });
+  run_on_files(kernel,
+               {named("--in", options.in), named("--out", options.out), where, options.emulator},
+               arguments, [&](const Bindings& bindings) { entry.check(chosen, bindings); });
 }
 
 }  // namespace
@@ -43,6 +45,7 @@ void add_call(CLI::App& app) {
       ->type_name("NAME=FILE.npy")
       ->allow_extra_args(false);
   add_device_options(*command, options->device);
+  add_emulator_options(*command, options->emulator);
   command->footer(
       "`kiln list` tells each kernel's options, inputs and outputs. Extents come from the inputs;\n"
       "`scale` of attention is 1/sqrt(dim) unless set.\n"

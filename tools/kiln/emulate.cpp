@@ -10,6 +10,7 @@
 #include "runtime/ptx/program.h"
 #include "runtime/thread_pool.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/common.h"
 #include "tools/kiln/profile.h"
 #include "tools/npy/file.h"
 #include "tools/npy/npy.h"
@@ -190,7 +191,10 @@ void emulate(const EmulateOptions& options) {
                str(argument.data->shape()));
   }
   if (!report.findings.empty())
-    throw UserError(fmt::format("{}: {} findings", options.file, report.findings.size()));
+    throw UserError(fmt::format("{}: the emulator found {}", options.file,
+                                report.findings.size() == 1
+                                    ? std::string("a mistake")
+                                    : fmt::format("{} mistakes", report.findings.size())));
 }
 
 constexpr const char* kFooter = R"(One --arg for each parameter of the entry, in their order:

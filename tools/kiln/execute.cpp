@@ -68,7 +68,10 @@ void run_on_files(const Kernel& kernel, const FileRun& files, Arguments argument
   auto start = std::chrono::steady_clock::now();
   {
     Progress progress("running");
-    executable->run(bindings);
+    if (files.emulator.given())
+      run_emulated(*executable, bindings, files.emulator);
+    else
+      executable->run(bindings);
     where.synchronize();
   }
   fmt::print(stderr, "note: {} ran on {} in {:.3g} ms\n", kernel.name, where.name(),

@@ -5,12 +5,14 @@
 #include <string>
 
 #include "tools/kiln/common.h"
+#include "tools/kiln/profile.h"
 
 namespace kiln::cli {
 
 struct FileRun {
   NamedTexts inputs, outputs;  // name to path
   Device& device;
+  EmulatorChoice emulator = {};
 };
 
 // Loads the inputs into `arguments`, launches, writes the outputs. `check` sees the bindings of

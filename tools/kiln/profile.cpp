@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/error.h"
+#include "runtime/emulator_device.h"
 #include "tools/kiln/common.h"
 
 namespace kiln::cli {
@@ -57,6 +58,34 @@ void print_profile(const ptx::Report& report) {
                line.conflicts, line.sectors,
                line.file.empty() ? fmt::format("PTX line {}: {}", line.ptx_line, line.instruction)
                                  : place({intern(line.file), line.line}));
+}
+
+void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
+  command
+      .add_option("--block-only", choice.only,
+                  "in the emulator: run this block of the grid alone; the rest is left out")
+      ->type_name("I[,J[,K]]");
+  command.add_flag("--profile", choice.profile,
+                   "in the emulator: print counters, and what each line did");
+}
+
+void run_emulated(const Executable& executable, const Bindings& bindings,
+                  const EmulatorChoice& choice) {
+  ptx::Options options = emulator_options();
+  if (!choice.only.empty()) options.only_block = parse_dim3("--block-only", choice.only, 0);
+  std::vector<ptx::Report> reports;
+  try {
+    reports = emulate(executable, bindings, options);
+  } catch (const ptx::Error& error) {
+    throw UserError(error.what());
+  }
+  std::string findings;
+  for (const ptx::Report& report : reports) {
+    if (choice.profile) print_profile(report);
+    for (const ptx::Finding& finding : report.findings)
+      findings += fmt::format("\n{}", finding.text());
+  }
+  if (!findings.empty()) throw DeviceError("the emulator found:" + findings);
 }
 
 ptx::Dim3 parse_dim3(const char* option, const std::string& text, uint32_t missing) {

@@ -1,6 +1,10 @@
-// What the emulator counted, for people.
+// What the emulator is asked, and what it counted.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "runtime/device.h"
 #include "runtime/ptx/ptx.h"
 
 namespace kiln::cli {
@@ -8,6 +12,18 @@ namespace kiln::cli {
 // The counters, and what each line of the user's source (of the PTX if it names none) did; to
 // stdout.
 void print_profile(const ptx::Report& report);
+
+// --block-only and --profile of commands that run kernels.
+struct EmulatorChoice {
+  std::string only;
+  bool profile = false;
+  bool given() const { return profile || !only.empty(); }
+};
+// `choice` keeps their values.
+void add_emulator_options(CLI::App& command, EmulatorChoice& choice);
+// Runs a kernel as chosen. DeviceError with the findings; UserError if it is not an emulator's.
+void run_emulated(const Executable& executable, const Bindings& bindings,
+                  const EmulatorChoice& choice);
 
 // "i", "i,j" or "i,j,k", none negative; missing ones are `missing`. UserError naming the option.
 ptx::Dim3 parse_dim3(const char* option, const std::string& text, uint32_t missing);

@@ -16,6 +16,7 @@ struct RunOptions {
   MeasureOptions measure;
   std::vector<std::string> set, in, out;
   DeviceChoice device;
+  EmulatorChoice emulator;
 };
 
 void run_tile(const RunOptions& options) {
@@ -23,10 +24,10 @@ void run_tile(const RunOptions& options) {
   Signature signature(std::make_shared<const Kernel>(kernel));
   Arguments arguments;
   add_launch_settings(signature, named("--set", options.set), arguments);
-  run_on_files(
-      kernel,
-      {named("--in", options.in), named("--out", options.out), chosen_device(options.device)},
-      arguments);
+  run_on_files(kernel,
+               {named("--in", options.in), named("--out", options.out),
+                chosen_device(options.device), options.emulator},
+               arguments);
 }
 
 void run(const RunOptions& options, const CLI::Option_group& problem,
@@ -43,6 +44,9 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
   const std::string& name = kernel_named(underscored(options.target)).name;
   if (name != "block_sparse_attention")
     throw UserError(fmt::format("{}: kiln run makes inputs for block_sparse_attention only", name),
+                    fmt::format("kiln call {} --in …", name));
+  if (options.emulator.given())
+    throw UserError("--block-only, --profile: they are for a .tile file here",
                     fmt::format("kiln call {} --in …", name));
   if (files.count_all() > 0)
     throw UserError("--in, --out: kiln run makes its own inputs",
@@ -132,6 +136,7 @@ void add_run(CLI::App& app) {
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   add_device_options(*command, options->device);
+  add_emulator_options(*command, options->emulator);
   command->footer(kFooter);
   command->callback([options, problem, files] { run(*options, *problem, *files); });
 }
