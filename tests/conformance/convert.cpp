@@ -99,6 +99,7 @@ void between_floats_and_integers(Table& table) {
                       element_of(type)},
                   [=](const uint64_t* in) {
                     Wide value = integer.read(in[0]);
+                    if (value == 0) return uint64_t{0};  // compilers' sequences may give -0
                     if (type == "f16") return to_half(DType::F16, double(value), mode.fenv);
                     volatile int64_t s = static_cast<int64_t>(value);
                     volatile uint64_t u = static_cast<uint64_t>(value);
