@@ -112,6 +112,7 @@ uint64_t integer_to_float(const Conversion& how, uint64_t bits) {
   uint64_t value = extended(how.from, bits);
   bool negative = is_signed(how.from) && static_cast<int64_t>(value) < 0;
   uint64_t magnitude = negative ? 0 - value : value;
+  if (value == 0) return 0;  // some compilers' sequences give -0 where rounding is down
   if (how.to == Type::F64) {
     constexpr int kModes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD, FE_TONEAREST};
     std::fesetround(kModes[static_cast<int>(how.rounding)]);
