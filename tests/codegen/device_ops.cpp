@@ -140,8 +140,8 @@ Scalar Values::near_tie(DType from, DType to) {
     const uint64_t bits = to_bits(Scalar::of_float(from, middle));
     return from_bits(from, bits + below(3) - 1);
   }
-  return Scalar::of_int(
-      from, convert(Scalar::of_float(F64, middle), from).i + static_cast<int64_t>(below(3)) - 1);
+  const auto nearest = static_cast<uint64_t>(convert(Scalar::of_float(F64, middle), from).i);
+  return Scalar::of_int(from, static_cast<int64_t>(nearest + below(3) - 1));  // may wrap
 }
 
 }  // namespace kiln::testing
