@@ -3,7 +3,6 @@
 
 #include <catch2/catch.hpp>
 #include <numeric>
-#include <random>
 
 #include "ir/print.h"
 #include "tests/codegen/harness.h"
@@ -55,22 +54,6 @@ std::string ptx_of(const Route& route, const std::string& target) {
   CHECK(occurrences(ptx, ".local") == 0);
   return ptx;
 }
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : random_(seed) {}
-  int64_t below(int64_t end) {
-    return static_cast<int64_t>(random_() % static_cast<uint64_t>(end));
-  }
-  bool chance(int percent) { return below(100) < percent; }
-  template <class T>
-  T of(std::initializer_list<T> choices) {
-    return choices.begin()[below(static_cast<int64_t>(choices.size()))];
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 // A random chain of copies: windows of tensors and of shared tiles that may stick out anywhere,
 // extents of 1 that come and go, dtypes that change, pads.

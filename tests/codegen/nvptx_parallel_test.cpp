@@ -1,6 +1,5 @@
 // parallel on a GPU: the code of its points, and random programs of fragments, tiles and tensors.
 #include <catch2/catch.hpp>
-#include <random>
 
 #include "ir/print.h"
 #include "tests/codegen/harness.h"
@@ -33,22 +32,6 @@ Kernel elementwise(int64_t rows, int64_t columns) {
   });
   return p.kernel;
 }
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : random_(seed) {}
-  int64_t below(int64_t end) {
-    return static_cast<int64_t>(random_() % static_cast<uint64_t>(end));
-  }
-  bool chance(int percent) { return below(100) < percent; }
-  template <class T>
-  T of(std::initializer_list<T> choices) {
-    return choices.begin()[below(static_cast<int64_t>(choices.size()))];
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 // Loops over fragments of all ranks, shared tiles and tensors, at indices that the language allows;
 // loops may be larger than the fragments that they read.

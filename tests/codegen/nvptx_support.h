@@ -22,13 +22,16 @@ size_t occurrences(const std::string& text, const std::string& part);
 // compares with the interpreter; the first finding or difference, empty if there is none.
 std::string emulation_fault(const Kernel& kernel, const std::string& target, const Check& check);
 
-// What random tests choose from; the seed is printed.
+// What random tests choose from; without a seed that of this run, which is printed.
 struct Random {
-  std::mt19937_64 bits{random_seed()};
+  explicit Random(uint64_t seed = random_seed()) : bits(seed) {}
+  std::mt19937_64 bits;
 
   int64_t operator()(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(bits);
   }
+  int64_t below(int64_t end) { return (*this)(0, end - 1); }
+  bool chance(int percent) { return below(100) < percent; }
   bool coin() { return (*this)(0, 1) != 0; }
   template <class T>
   T of(std::initializer_list<T> list) {
