@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <llvm/IR/Intrinsics.h>
 
+#include "codegen/floor_division_impl.h"
 #include "codegen/host_ops_impl.h"
 #include "ir/error.h"
 
@@ -43,33 +44,6 @@ CmpInst::Predicate predicate_of(const std::string& kind, DType dtype) {
   if (kind == "le") return pick(CmpInst::FCMP_OLE, CmpInst::ICMP_SLE, CmpInst::ICMP_ULE);
   if (kind == "gt") return pick(CmpInst::FCMP_OGT, CmpInst::ICMP_SGT, CmpInst::ICMP_UGT);
   return pick(CmpInst::FCMP_OGE, CmpInst::ICMP_SGE, CmpInst::ICMP_UGE);
-}
-
-// ⌊a / b⌋ and a − b·⌊a / b⌋. The machine traps on b = 0 and on the smallest integer by −1, so those
-// divisors are replaced before dividing.
-Val floor_division(Builder& b, Val x, Val y, DType dtype, bool remainder) {
-  auto& ir = b.ir;
-  Val zero = b.integer(x->getType(), 0), one = b.integer(x->getType(), 1);
-  Val by_zero = ir.CreateICmpEQ(y, zero);
-  Val safe = ir.CreateSelect(by_zero, one, y);
-  Val result;
-  if (!is_signed(dtype)) {
-    result = remainder ? ir.CreateURem(x, safe) : ir.CreateUDiv(x, safe);
-  } else {
-    Val negated = ir.CreateICmpEQ(y, b.integer(x->getType(), ~uint64_t{0}));
-    safe = ir.CreateSelect(negated, one, safe);
-    Val quotient = ir.CreateSDiv(x, safe);
-    Val rest = ir.CreateSub(x, ir.CreateMul(quotient, safe));
-    Val below =
-        ir.CreateAnd(ir.CreateICmpNE(rest, zero), ir.CreateICmpSLT(ir.CreateXor(rest, safe), zero));
-    if (remainder) {
-      result = ir.CreateAdd(rest, ir.CreateSelect(below, safe, zero));
-    } else {
-      result = ir.CreateSub(quotient, ir.CreateSelect(below, one, zero));
-      result = ir.CreateSelect(negated, ir.CreateNeg(x), result);
-    }
-  }
-  return ir.CreateSelect(by_zero, zero, result);
 }
 
 Val shift(Builder& b, OpCode code, Val x, Val by, DType dtype) {
@@ -132,8 +106,8 @@ Val compute(Builder& b, const Op& op, DType dtype, DType result, std::span<const
     case OpCode::Sub:
     case OpCode::Mul:
     case OpCode::Div: return arithmetic(b, op, in[0], in[1], is_float(dtype));
-    case OpCode::FloorDiv: return floor_division(b, in[0], in[1], dtype, false);
-    case OpCode::FloorMod: return floor_division(b, in[0], in[1], dtype, true);
+    case OpCode::FloorDiv: return floor_division(b.ir, in[0], in[1], is_signed(dtype), false);
+    case OpCode::FloorMod: return floor_division(b.ir, in[0], in[1], is_signed(dtype), true);
     case OpCode::Fma: return single_rounding_fma(b, in);
     case OpCode::Min: return extremum(b, in[0], in[1], dtype, false);
     case OpCode::Max: return extremum(b, in[0], in[1], dtype, true);

@@ -3,6 +3,7 @@
 // than twice their digits.
 #include <fmt/format.h>
 
+#include "codegen/floor_division_impl.h"
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/error.h"
 
@@ -57,33 +58,6 @@ Val integer_arithmetic(Builder& b, OpCode code, Val x, Val y) {
     case OpCode::Sub: return b.ir.CreateSub(x, y);
     default: return b.ir.CreateMul(x, y);
   }
-}
-
-// ⌊a / b⌋ and a − b·⌊a / b⌋. LLVM leaves division by 0, and of the smallest integer by −1,
-// undefined, so those divisors are replaced before dividing.
-Val floor_division(Builder& b, DType dtype, Val x, Val y, bool remainder) {
-  auto& ir = b.ir;
-  Val zero = b.zero(dtype), one = number(b, dtype, 1);
-  Val by_zero = ir.CreateICmpEQ(y, zero);
-  Val safe = ir.CreateSelect(by_zero, one, y);
-  Val result;
-  if (!is_signed(dtype)) {
-    result = remainder ? ir.CreateURem(x, safe) : ir.CreateUDiv(x, safe);
-  } else {
-    Val negated = ir.CreateICmpEQ(y, number(b, dtype, -1));
-    safe = ir.CreateSelect(negated, one, safe);
-    Val quotient = ir.CreateSDiv(x, safe);
-    Val rest = ir.CreateSub(x, ir.CreateMul(quotient, safe));
-    Val below =
-        ir.CreateAnd(ir.CreateICmpNE(rest, zero), ir.CreateICmpSLT(ir.CreateXor(rest, safe), zero));
-    if (remainder) {
-      result = ir.CreateAdd(rest, ir.CreateSelect(below, safe, zero));
-    } else {
-      result = ir.CreateSub(quotient, ir.CreateSelect(below, one, zero));
-      result = ir.CreateSelect(negated, ir.CreateNeg(x), result);
-    }
-  }
-  return ir.CreateSelect(by_zero, zero, result);
 }
 
 Val shift(Builder& b, OpCode code, DType dtype, Val x, Val by) {
@@ -182,8 +156,8 @@ Val binary(Builder& b, OpCode code, DType dtype, Val x, Val y, bool fast) {
     case OpCode::And: return ir.CreateAnd(x, y);
     case OpCode::Or: return ir.CreateOr(x, y);
     case OpCode::Xor: return ir.CreateXor(x, y);
-    case OpCode::FloorDiv: return floor_division(b, dtype, x, y, false);
-    case OpCode::FloorMod: return floor_division(b, dtype, x, y, true);
+    case OpCode::FloorDiv: return floor_division(b.ir, x, y, is_signed(dtype), false);
+    case OpCode::FloorMod: return floor_division(b.ir, x, y, is_signed(dtype), true);
     case OpCode::Shl:
     case OpCode::Shr: return shift(b, code, dtype, x, y);
     case OpCode::Add:
