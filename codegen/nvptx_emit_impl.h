@@ -53,6 +53,17 @@ struct Fragment {
   DType dtype = F32;
   std::shared_ptr<const Layout> layout;
   Values registers;
+  // Operand A of a gemm_async is kept as the machine's registers, i32 of per_word elements each: a
+  // loop carries them without taking them apart. Emitter::emit_op unpacks them for other ops.
+  bool packed = false;
+};
+
+// What runs a region: the block's threads, or those of one role (ir/ops.def, Roles).
+struct Agent {
+  int64_t first_warp = 0;  // of the block
+  int64_t warps = 0;
+  bool one_thread = false;  // all others of the role are idle
+  int barrier = 0;          // number of its named barrier
 };
 
 class Emitter {
@@ -62,9 +73,10 @@ class Emitter {
 
   Builder b;
   const Kernel& kernel() const { return kernel_; }
-  int64_t warps() const { return warps_; }
+  const Agent& agent() const { return agent_; }
+  int64_t warps() const { return agent_.warps; }
   Val lane() const { return lane_; }
-  Val warp() const { return warp_; }
+  Val warp() const { return warp_; }  // of the agent
 
   // nvptx_structure.cpp
   void emit_region(RegionId region);
@@ -74,7 +86,27 @@ class Emitter {
   bool is_fragment(Value storage) const { return kernel_.type(storage).space == Space::Fragment; }
   Fragment& fragment(Value tile);  // the current registers; InternalError for a slice
   Fragment new_fragment(DType dtype, std::shared_ptr<const Layout> layout);  // of zeros
-  void barrier();
+  void barrier();  // of the agent
+
+  // The late IR. nvptx_roles.cpp
+  void emit_roles(const Op& op);
+  void emit_loop(const Op& op);
+  void emit_next_tile(const Op& op);
+  // nvptx_channels.cpp: the one file that makes mbarriers, and that knows slot indices and phases.
+  void emit_channel(const Op& op);     // notes its place
+  void start_channels();               // initialises all barriers; before the roles part
+  void emit_channel_op(const Op& op);  // push_begin, push_end, pop, held, message, release
+  Val full_barrier(Value slot);        // of a slot being pushed; ptr addrspace(3)
+  // nvptx_bulk.cpp: copies by tensor maps (TMA).
+  void emit_copy_async(const Op& op);
+  void emit_store_async(const Op& op);
+  void emit_await_stores(const Op& op);
+  // nvptx_wgmma.cpp
+  void emit_gemm_async(const Op& op);
+  void emit_await(const Op& op);
+  // nvptx_softmax.cpp
+  void emit_softmax_step(const Op& op);
+  void emit_scale_rows(const Op& op);
 
   // nvptx_threads.cpp: this thread's part of a layout.
   Val evaluate(const Formula& formula, std::span<const Val> sources);
@@ -138,7 +170,7 @@ class Emitter {
 
   const Kernel& kernel_;
   Ranges ranges_;
-  int64_t warps_ = 0;
+  Agent agent_;
   Val lane_ = nullptr, warp_ = nullptr;
   Val shared_ = nullptr;  // the block's shared memory
   Point* point_ = nullptr;
@@ -147,6 +179,16 @@ class Emitter {
   std::unordered_map<uint32_t, Val> scalars_;         // by value id
   std::unordered_map<uint32_t, Fragment> fragments_;  // by value id of the alloc
   std::unordered_map<uint32_t, Place> places_;        // tensors, shared tiles and views
+  // The late IR. The state of a role's end of a channel is a fragment under the channel's id, so
+  // that loops carry it.
+  struct SlotState {
+    const Op* channel = nullptr;
+    Val index = nullptr;  // in the ring
+  };
+  std::unordered_map<uint32_t, SlotState> slots_;       // by value id of push_begin, pop, held
+  std::unordered_map<uint32_t, Val> maps_;              // tensor maps by id of the copy's view
+  std::vector<Value> gemms_;                            // tokens not awaited, in order of issue
+  std::unordered_map<uint32_t, Val> rescales_;          // by value id of alpha: some row's is not 1
   std::unordered_map<std::string, std::shared_ptr<const Layout>> layouts_;  // by text
   std::shared_ptr<const Layout> layout(const std::string& text);
 };

@@ -54,6 +54,7 @@ constexpr Requirement kAllowed[] = {
     {I::nvvm_ff_to_e5m2x2_rn, 89, 81},
     // Threads.
     {I::nvvm_barrier_cta_sync_aligned_all},
+    {I::nvvm_barrier_cta_sync_aligned_count},
     {I::nvvm_read_ptx_sreg_ctaid_x},
     {I::nvvm_read_ptx_sreg_ctaid_y},
     {I::nvvm_read_ptx_sreg_ctaid_z},

@@ -39,9 +39,10 @@ std::shared_ptr<const Layout> Emitter::layout(const std::string& text) {
 
 GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
   auto& ir = b.ir;
-  warps_ = launch.integer("warps");
-  if (warps_ < 1) throw InternalError(launch.loc, "the launch has no number of warps");
-  GpuLaunch made{entry, slots_of(kernel_, launch), static_cast<int>(32 * warps_),
+  const int64_t warps = launch.integer("warps");
+  agent_ = {0, warps, false, 0};
+  if (warps < 1) throw InternalError(launch.loc, "the launch has no number of warps");
+  GpuLaunch made{entry, slots_of(kernel_, launch), static_cast<int>(32 * warps),
                  static_cast<int>(launch.integer("shared"))};
 
   std::vector<llvm::Type*> types;
@@ -60,7 +61,7 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
 
   Val thread = b.call(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {});
   lane_ = ir.CreateAnd(thread, b.i32(31));
-  warp_ = warps_ == 1 ? b.i32(0) : ir.CreateLShr(thread, b.i32(5));
+  warp_ = warps == 1 ? b.i32(0) : ir.CreateLShr(thread, b.i32(5));
   if (made.shared_bytes > 0) {
     auto* bytes = llvm::ArrayType::get(ir.getInt8Ty(), 0);
     auto* variable = new llvm::GlobalVariable(
@@ -184,7 +185,13 @@ Fragment Emitter::new_fragment(DType dtype, std::shared_ptr<const Layout> layout
 }
 
 void Emitter::barrier() {
-  b.call(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {b.i32(0)});
+  if (agent_.one_thread) return;
+  if (agent_.barrier == 0) {
+    b.call(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {b.i32(0)});
+  } else {
+    b.call(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_count,
+           {b.i32(agent_.barrier), b.i32(32 * agent_.warps)});
+  }
 }
 
 void Emitter::emit_region(RegionId region) {
@@ -215,6 +222,23 @@ void Emitter::emit_op(const Op& op) {
     case OpCode::WaitCopies:
       b.call(llvm::Intrinsic::nvvm_cp_async_wait_group, {b.i32(op.integer("pending"))});
       return;
+    case OpCode::Roles: return emit_roles(op);
+    case OpCode::Loop: return emit_loop(op);
+    case OpCode::NextTile: return emit_next_tile(op);
+    case OpCode::Channel: return emit_channel(op);
+    case OpCode::PushBegin:
+    case OpCode::PushEnd:
+    case OpCode::Pop:
+    case OpCode::Held:
+    case OpCode::Message:
+    case OpCode::Release: return emit_channel_op(op);
+    case OpCode::CopyAsync: return emit_copy_async(op);
+    case OpCode::StoreAsync: return emit_store_async(op);
+    case OpCode::AwaitStores: return emit_await_stores(op);
+    case OpCode::GemmAsync: return emit_gemm_async(op);
+    case OpCode::Await: return emit_await(op);
+    case OpCode::SoftmaxStep: return emit_softmax_step(op);
+    case OpCode::ScaleRows: return emit_scale_rows(op);
     default: break;
   }
   if (!info(op.code).pure)

@@ -76,4 +76,11 @@ Value base_of(const Kernel& kernel, Value storage) {
   return storage;
 }
 
+const Op* channel_of(const Kernel& kernel, Value slot) {
+  for (OpCode code : {OpCode::PushBegin, OpCode::Pop, OpCode::Held})
+    if (const Op* op = kernel.def_as(slot, code))
+      return kernel.def_as(op->operands[0], OpCode::Channel);
+  return nullptr;
+}
+
 }  // namespace kiln

@@ -54,4 +54,7 @@ std::optional<int64_t> constant_int(const Kernel& kernel, Value value);  // if a
 // The tensor or tile that a view, through any number of slices, reads and writes.
 Value base_of(const Kernel& kernel, Value storage);
 
+// The op `channel` of a slot (what push_begin, pop and held give); null for other storage.
+const Op* channel_of(const Kernel& kernel, Value slot);
+
 }  // namespace kiln

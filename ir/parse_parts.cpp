@@ -26,7 +26,7 @@ DType parse_dtype(TokenStream& in, bool alone) {
   std::vector<std::string> names;
   for (DType dtype : kAllDTypes) names.emplace_back(name(dtype));
   const std::string all = fmt::format("{}", fmt::join(names, ", "));
-  if (alone) names.insert(names.end(), {"tensor", "view", "shared", "fragment"});
+  if (alone) names.insert(names.end(), {"tensor", "view", "shared", "fragment", "channel", "token"});
   const std::string near = nearest(token.text, names);
   in.fail_expected(alone ? "a type" : "an element type",
                    near.empty() ? "one of " + all : hint(near));
@@ -142,6 +142,12 @@ Type parse_type(TokenStream& in) {
     const DType dtype = parse_dtype(in, false);
     return Type::tile(space, dtype, parse_shape(in, false));
   }
+  if (token.is("channel")) {
+    in.take();
+    const DType dtype = parse_dtype(in, false);
+    return Type::channel(dtype, parse_shape(in, false));
+  }
+  if (token.is("token")) return in.take(), Type::token();
   return Type::scalar(parse_dtype(in, true));
 }
 

@@ -29,6 +29,8 @@ std::string str(const Type& type) {
       return fmt::format("{} {}{}", name(type.space), name(type.dtype), str(type.shape));
     case Kind::View:
       return fmt::format("view {} {}{}", name(type.space), name(type.dtype), str(type.shape));
+    case Kind::Channel: return fmt::format("channel {}{}", name(type.dtype), str(type.shape));
+    case Kind::Token: return "token";
   }
   return "";
 }

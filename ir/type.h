@@ -14,6 +14,8 @@ enum class Kind : uint8_t {
   Tensor,  // global memory, bound at launch; extents may be dynamic
   Tile,    // named mutable storage of static shape, on chip
   View,    // a rectangular part of a tensor or tile; reads and writes go to its base
+  Channel,  // a queue of shared tiles of the type's dtype and shape
+  Token,    // an asynchronous op under way
 };
 
 enum class Space : uint8_t { None, Global, Shared, Fragment };
@@ -22,7 +24,7 @@ using Shape = std::vector<int64_t>;
 inline constexpr int64_t kDynamic = -1;  // an extent known only at launch
 
 // Text: `f32`, `tensor f16[?, 128]`, `shared f16[64, 64]`, `fragment f32[]`, `view global f16[1,
-// 64]`. A fragment of rank 0 is a scalar variable.
+// 64]`, `channel f16[128, 64]`, `token`. A fragment of rank 0 is a scalar variable.
 struct Type {
   Kind kind = Kind::Scalar;
   DType dtype = I32;
@@ -39,8 +41,14 @@ struct Type {
   static Type view(Space space, DType dtype, Shape shape) {
     return {Kind::View, dtype, space, std::move(shape)};
   }
+  static Type channel(DType dtype, Shape shape) {
+    return {Kind::Channel, dtype, Space::None, std::move(shape)};
+  }
+  static Type token() { return {Kind::Token, Bool, Space::None, {}}; }
   bool is_scalar() const { return kind == Kind::Scalar; }
-  bool is_storage() const { return kind != Kind::Scalar; }
+  bool is_storage() const {
+    return kind == Kind::Tensor || kind == Kind::Tile || kind == Kind::View;
+  }
   int rank() const { return static_cast<int>(shape.size()); }
   bool operator==(const Type&) const = default;
 };

@@ -219,7 +219,23 @@ void Verifier::check_place(const Op& op, bool top) const {
             op.code == OpCode::If ? "use select for a condition" : "move it out of the parallel");
 }
 
-// Storage is named by operands with an effect, and by the base of a slice.
+// What kind of value an operand is. Storage is named by operands with an effect, and by the base of
+// a slice; channels and tokens by operands of those names.
+struct Expected {
+  const char* words;
+  bool (*holds)(const Type&);
+};
+Expected expected_operand(const Op& op, size_t index) {
+  const OperandInfo& described = info(op.code).operand(index);
+  if (described.name == "channel")
+    return {"a channel", [](const Type& type) { return type.kind == Kind::Channel; }};
+  if (described.name == "token")
+    return {"a token", [](const Type& type) { return type.kind == Kind::Token; }};
+  if (described.effect != Effect::None || (op.code == OpCode::Slice && index == 0))
+    return {"a tensor, tile or view", [](const Type& type) { return type.is_storage(); }};
+  return {"a scalar", [](const Type& type) { return type.is_scalar(); }};
+}
+
 void Verifier::check_operands(const Op& op) const {
   const OpInfo& row = info(op.code);
   const size_t given = op.operands.size();
@@ -240,12 +256,13 @@ void Verifier::check_operands(const Op& op) const {
       law_.fail(op, operand_name(op, i) + " is used where it is not defined",
                 "a value lives from its definition to the end of the region around it");
     const Type& type = kernel_.type(value);
-    bool storage = described.effect != Effect::None || (op.code == OpCode::Slice && i == 0);
-    if (storage != type.is_storage())
+    const Expected expected = expected_operand(op, i);
+    if (!expected.holds(type))
       law_.fail(op,
-                fmt::format("{}: expected {}, got {}", operand_name(op, i),
-                            storage ? "a tensor, tile or view" : "a scalar", str(type)),
-                storage ? "" : "load an element of it");
+                fmt::format("{}: expected {}, got {}", operand_name(op, i), expected.words,
+                            str(type)),
+                expected.holds(Type::scalar(I32)) && type.is_storage() ? "load an element of it"
+                                                                       : "");
   }
 }
 
@@ -281,6 +298,20 @@ void Verifier::check_attrs(const Op& op) const {
       law_.fail(op, fmt::format("attribute '{}' is missing", attr.name));
 }
 
+Kind kind_of_result(OpCode code) {
+  switch (code) {
+    case OpCode::Tensor: return Kind::Tensor;
+    case OpCode::Alloc:
+    case OpCode::PushBegin:
+    case OpCode::Pop:
+    case OpCode::Held: return Kind::Tile;
+    case OpCode::Slice: return Kind::View;
+    case OpCode::Channel: return Kind::Channel;
+    case OpCode::GemmAsync: return Kind::Token;
+    default: return Kind::Scalar;
+  }
+}
+
 void Verifier::check_result(OpId id) const {
   const Op& op = kernel_.op(id);
   if (info(op.code).has_result != static_cast<bool>(op.result))
@@ -288,12 +319,10 @@ void Verifier::check_result(OpId id) const {
   if (op.result && kernel_.def(op.result) != id)
     throw InternalError(op.loc, "a result belongs to two ops");
   if (!op.result) return;
-  Kind expected = op.code == OpCode::Tensor  ? Kind::Tensor
-                  : op.code == OpCode::Alloc ? Kind::Tile
-                  : op.code == OpCode::Slice ? Kind::View
-                                             : Kind::Scalar;
+  const Kind expected = kind_of_result(op.code);
   const Type& type = kernel_.type(op.result);
-  static constexpr const char* kNames[] = {"a scalar", "a tensor", "a tile", "a view"};
+  static constexpr const char* kNames[] = {"a scalar", "a tensor",  "a tile",
+                                           "a view",   "a channel", "a token"};
   if (type.kind != expected)
     law_.fail(op, fmt::format("the result: expected {}, got {}",
                               kNames[static_cast<size_t>(expected)], str(type)));

@@ -11,8 +11,10 @@ std::optional<Layout> layout_of(const Op& op) {
 }
 
 std::optional<Layout> tile_layout(const Kernel& kernel, Value storage) {
-  const Op* alloc = kernel.def_as(base_of(kernel, storage), OpCode::Alloc);
-  return alloc ? layout_of(*alloc) : std::nullopt;
+  const Value base = base_of(kernel, storage);
+  if (const Op* alloc = kernel.def_as(base, OpCode::Alloc)) return layout_of(*alloc);
+  const Op* channel = channel_of(kernel, base);
+  return channel ? layout_of(*channel) : std::nullopt;
 }
 
 void set_layout(Op& op, const Layout& layout) {

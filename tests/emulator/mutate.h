@@ -1,15 +1,35 @@
 // Mistakes put into PTX text, one at a time: what a code generator might get wrong.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kiln::testing {
 
+enum class Mutation : uint8_t {
+  NoBarrier,
+  NoFence,
+  NoWait,
+  NoCommit,
+  WaitLess,  // for one group less: wait_group N + 1
+  WaitMore,
+  NoPredicate,
+  NotTransposed,
+  Transposed,
+};
+inline constexpr size_t kMutations = 9;
+std::string_view name(Mutation mutation);
+
 struct Mutant {
-  std::string what;  // "line 120: without bar.sync"
+  Mutation mutation;
+  int line;              // of the PTX, in both texts
+  std::string original;  // that line
   std::string text;
-  bool synchronizes = false;  // what is changed is a barrier, a fence or a wait that is left out
+  std::string what() const;  // "line 120: without the barrier (bar.sync 0;)"
+  // What is left out is a barrier, a fence or a wait.
+  bool synchronizes() const { return mutation <= Mutation::NoWait; }
 };
 
 // Each barrier, fence and wait left out; each wait for one group more and one less; each predicate

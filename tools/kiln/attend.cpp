@@ -11,6 +11,7 @@
 #include "tools/kiln/commands.h"
 #include "tools/kiln/common.h"
 #include "tools/kiln/device_attention.h"
+#include "tools/kiln/profile.h"
 #include "tools/kiln/progress.h"
 #include "tools/npy/npy.h"
 
@@ -24,6 +25,7 @@ struct AttendOptions {
   bool dense = false, causal = false, dense_last = false;
   int64_t block = 64;
   DeviceChoice device;
+  EmulatorChoice emulator;
 };
 
 // The array as rank 4: leading axes that the file lacks are 1.
@@ -127,7 +129,7 @@ void write(const std::string& path, Array& array, size_t rank_dropped) {
 }
 
 void attend(const AttendOptions& options) {
-  Device& where = chosen_device(options.device);
+  Device& where = chosen_device(options.device, options.emulator);
   NamedTexts outputs = {{"--out", options.out}};
   if (!options.lse.empty()) outputs["--lse"] = options.lse;
   check_output_paths(outputs);
@@ -163,7 +165,10 @@ void attend(const AttendOptions& options) {
   auto start = std::chrono::steady_clock::now();
   {
     Progress progress("running");
-    (*kernel)(arrays.args());
+    if (options.emulator.given())
+      run_emulated(*kernel->compiled().executable(), kernel->bind(arrays.args()), options.emulator);
+    else
+      (*kernel)(arrays.args());
     where.synchronize();
   }
   double milliseconds = milliseconds_since(start);
@@ -228,6 +233,7 @@ void add_attend(CLI::App& app) {
                    "where to write each row's log of the sum of exponentials, float32")
       ->type_name("FILE");
   add_device_options(*command, options->device);
+  add_emulator_options(*command, options->emulator);
   command->footer(kFooter);
   command->callback([options] { attend(*options); });
 }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <random>
 
@@ -18,6 +19,7 @@
 #include "tools/kiln/common.h"
 #include "tools/kiln/device_array.h"
 #include "tools/kiln/device_attention.h"
+#include "tools/kiln/profile.h"
 
 namespace kiln::cli {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 struct BenchOptions {
   std::vector<std::string> set;
   DeviceChoice device;
+  EmulatorChoice emulator;
   std::string only;
   bool quick = false;
   int64_t rounds = 5;
@@ -64,7 +67,7 @@ struct Result {
 class Bench {
  public:
   explicit Bench(const BenchOptions& options)
-      : options_(options), device_(chosen_device(options.device)) {}
+      : options_(options), device_(chosen_device(options.device, options.emulator)) {}
 
   void run() {
     fmt::print("device   {}\n", device_.description());
@@ -118,6 +121,11 @@ class Bench {
   }
 
   double time(const Executable& executable, const Bindings& bindings) {
+    if (options_.emulator.given()) {  // once: its counters are the same every time
+      auto start = std::chrono::steady_clock::now();
+      run_emulated(executable, bindings, options_.emulator);
+      return milliseconds_since(start);
+    }
     std::vector<double> times;
     for (int64_t i = 0; i < options_.rounds; ++i)
       times.push_back(device_.time_ms(executable, bindings, options_.quick ? 1 : 10));
@@ -177,6 +185,7 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "the speed of the library's kernels on a device");
   add_device_options(*command, options->device);
+  add_emulator_options(*command, options->emulator);
   command->add_option("--only", options->only, "workloads whose line contains this text")
       ->type_name("TEXT");
   command->add_option("--set", options->set, "an option of block_sparse_attention, for its lines")

@@ -18,7 +18,7 @@ void call(const CallOptions& options) {
   const KernelEntry& entry = kernel_named(underscored(options.kernel));
   Settings settings = split_settings(entry, named("--set", options.set));
   Options chosen = entry.with_defaults(settings.options);
-  Device& where = chosen_device(options.device);
+  Device& where = chosen_device(options.device, options.emulator);
   Kernel kernel = entry.build(chosen, where.target());
   Signature signature(std::make_shared<const Kernel>(kernel));
   Arguments arguments;

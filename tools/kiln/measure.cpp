@@ -62,6 +62,8 @@ void check_options(const MeasureOptions& options) {
                                std::pair(options.dense_last, "--use-dense-for-last-block")})
     if (given && !scored)
       throw UserError(fmt::format("{}: it needs scores: --topk or --threshold", option));
+  if (options.check && !options.emulator.only.empty())
+    throw UserError("--check: with --block-only most of the result is missing");
   if (!options.form.empty() && is_dense(options))
     throw UserError("--form: no blocks are selected", "--topk, --threshold or --density");
 }
@@ -132,7 +134,8 @@ Timing time(const Call& call) {
   return {times[times.size() / 2], static_cast<int>(times.size())};
 }
 
-Timing measure(Device& where, Problem& problem, const char* label) {
+Timing measure(const MeasureOptions& options, Problem& problem, const char* label) {
+  Device& where = *options.device;
   std::optional<BlockSparseAttention> kernel;
   {
     Progress progress(fmt::format("compiling {}", label));
@@ -140,10 +143,17 @@ Timing measure(Device& where, Problem& problem, const char* label) {
   }
   DeviceAttention arrays(where, problem.args);
   Progress progress(fmt::format("running {}", label));
-  Timing timing = time([&] {
-    (*kernel)(arrays.args());
-    where.synchronize();
-  });
+  Timing timing;
+  if (options.emulator.given()) {  // once: its counters are the same every time
+    auto start = std::chrono::steady_clock::now();
+    run_emulated(*kernel->compiled().executable(), kernel->bind(arrays.args()), options.emulator);
+    timing = {milliseconds_since(start), 1};
+  } else {
+    timing = time([&] {
+      (*kernel)(arrays.args());
+      where.synchronize();
+    });
+  }
   arrays.download_results();
   return timing;
 }
@@ -215,7 +225,7 @@ void measure_attention(const MeasureOptions& options) {
   fmt::print("density  {} of {} visible blocks ({:.1f} %)\n", work.blocks.selected,
              work.blocks.visible, 100 * work.blocks.density());
   std::fflush(stdout);
-  Timing timing = measure(where, problem, "the kernel");
+  Timing timing = measure(options, problem, "the kernel");
   fmt::print("time     {:.3f} ms, median of {}\n", timing.milliseconds, timing.runs);
   fmt::print("speed    {:.1f} GFLOP/s of {:.3f} GFLOP\n", rate(work.flops, timing.milliseconds),
              work.flops / 1e9);
@@ -225,7 +235,7 @@ void measure_attention(const MeasureOptions& options) {
     problem.config.form = BlockForm::Dense;
     problem.args.mask = problem.args.counts = problem.args.indices = std::nullopt;
     double flops = attention_work(problem.config, problem.args).flops;
-    Timing dense = measure(where, problem, "dense attention");
+    Timing dense = measure(options, problem, "dense attention");
     fmt::print("dense    {:.3f} ms, {:.1f} GFLOP/s; the kernel takes {:.3f} of that\n",
                dense.milliseconds, rate(flops, dense.milliseconds),
                timing.milliseconds / dense.milliseconds);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tools/kiln/common.h"
+#include "tools/kiln/profile.h"
 
 namespace kiln::cli {
 
@@ -19,6 +20,7 @@ struct MeasureOptions {
   bool check = false, compare_dense = false;
   uint64_t seed = 1;
   Device* device = nullptr;
+  EmulatorChoice emulator;
   NamedTexts settings;  // further options of the kernel
 };
 

@@ -10,7 +10,6 @@
 
 #include "ir/error.h"
 #include "runtime/emulator_device.h"
-#include "tools/kiln/common.h"
 
 namespace kiln::cli {
 namespace {
@@ -26,38 +25,59 @@ void print_counters(const ptx::Counters& counters) {
   row(counters.global_sectors, "sectors of 32 bytes of them");
   row(counters.global_bytes, "bytes of global memory that lanes asked for");
   row(counters.barriers, "arrivals of warps at barriers");
-  std::vector<std::pair<std::string, uint64_t>> classes(counters.instructions.begin(),
-                                                        counters.instructions.end());
-  std::stable_sort(classes.begin(), classes.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  fmt::print("\ninstructions of warps by name:");
-  for (const auto& [name, count] : classes) fmt::print(" {} {}", name, count);
-  fmt::print("\n");
+}
+
+void print_header(const char* what) {
+  fmt::print("\n{:>12} {:>14} {:>12} {:>12} {:>12}  {}\n", "warps", "lanes", "wavefronts",
+             "conflicts", "sectors", what);
+}
+
+void print_row(const ptx::LineProfile& line, const std::string& what) {
+  fmt::print("{:>12} {:>14} {:>12} {:>12} {:>12}  {}\n", line.warps, line.lanes, line.wavefronts,
+             line.conflicts, line.sectors, what);
+}
+
+void add(ptx::LineProfile& sum, const ptx::LineProfile& line) {
+  sum.warps += line.warps;
+  sum.lanes += line.lanes;
+  sum.wavefronts += line.wavefronts;
+  sum.conflicts += line.conflicts;
+  sum.sectors += line.sectors;
+}
+
+// "ld.shared" of "ld.shared.v4.b32", "cp.async" of "cp.async.cg.shared.global", "mul" of "mul.f32".
+std::string class_of(const std::string& instruction) {
+  const std::string name = instruction.substr(0, instruction.find('.'));
+  if (name == "cp")  // its groups are no copies
+    return instruction.find(".global") == instruction.npos ? instruction : "cp.async";
+  for (const char* space : {".global", ".shared", ".local", ".param", ".const"})
+    if (instruction.find(space) != instruction.npos) return name + space;
+  return name;
 }
 
 }  // namespace
 
 void print_profile(const ptx::Report& report) {
   print_counters(report.counters);
+  std::map<std::string, ptx::LineProfile> classes;
   std::map<std::pair<std::string, int>, ptx::LineProfile> lines;  // by place
   for (const ptx::LineProfile& line : report.lines) {
-    const bool known = !line.file.empty();
-    auto [it, fresh] = lines.try_emplace({line.file, known ? line.line : line.ptx_line}, line);
-    if (fresh) continue;
-    ptx::LineProfile& sum = it->second;
-    sum.warps += line.warps;
-    sum.lanes += line.lanes;
-    sum.wavefronts += line.wavefronts;
-    sum.conflicts += line.conflicts;
-    sum.sectors += line.sectors;
+    if (auto [it, fresh] = classes.try_emplace(class_of(line.instruction), line); !fresh)
+      add(it->second, line);
+    const int number = line.file.empty() ? line.ptx_line : line.line;
+    if (auto [it, fresh] = lines.try_emplace({line.file, number}, line); !fresh)
+      add(it->second, line);
   }
-  fmt::print("\n{:>12} {:>14} {:>12} {:>12} {:>12}  line\n", "warps", "lanes", "wavefronts",
-             "conflicts", "sectors");
+  std::vector<std::pair<std::string, ptx::LineProfile>> sorted(classes.begin(), classes.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.warps > b.second.warps; });
+  print_header("instruction");
+  for (const auto& [name, sum] : sorted) print_row(sum, name);
+  print_header("line");
   for (const auto& [key, line] : lines)
-    fmt::print("{:>12} {:>14} {:>12} {:>12} {:>12}  {}\n", line.warps, line.lanes, line.wavefronts,
-               line.conflicts, line.sectors,
-               line.file.empty() ? fmt::format("PTX line {}: {}", line.ptx_line, line.instruction)
-                                 : place({intern(line.file), line.line}));
+    print_row(line, line.file.empty()
+                        ? fmt::format("PTX line {}: {}", line.ptx_line, line.instruction)
+                        : place({intern(line.file), line.line}));
 }
 
 void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
@@ -67,6 +87,12 @@ void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
       ->type_name("I[,J[,K]]");
   command.add_flag("--profile", choice.profile,
                    "in the emulator: print counters, and what each line did");
+}
+
+Device& chosen_device(const DeviceChoice& device, const EmulatorChoice& choice) {
+  if (choice.given() && !device.device.starts_with("emulator"))
+    throw UserError("--block-only, --profile: only the emulator can do that", "--device emulator");
+  return chosen_device(device);
 }
 
 void run_emulated(const Executable& executable, const Bindings& bindings,

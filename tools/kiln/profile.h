@@ -6,6 +6,7 @@
 
 #include "runtime/device.h"
 #include "runtime/ptx/ptx.h"
+#include "tools/kiln/common.h"
 
 namespace kiln::cli {
 
@@ -21,6 +22,8 @@ struct EmulatorChoice {
 };
 // `choice` keeps their values.
 void add_emulator_options(CLI::App& command, EmulatorChoice& choice);
+// The device. UserError if the emulator is asked something and it is another one.
+Device& chosen_device(const DeviceChoice& device, const EmulatorChoice& choice);
 // Runs a kernel as chosen. DeviceError with the findings; UserError if it is not an emulator's.
 void run_emulated(const Executable& executable, const Bindings& bindings,
                   const EmulatorChoice& choice);

@@ -26,7 +26,7 @@ void run_tile(const RunOptions& options) {
   add_launch_settings(signature, named("--set", options.set), arguments);
   run_on_files(kernel,
                {named("--in", options.in), named("--out", options.out),
-                chosen_device(options.device), options.emulator},
+                chosen_device(options.device, options.emulator), options.emulator},
                arguments);
 }
 
@@ -45,14 +45,12 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
   if (name != "block_sparse_attention")
     throw UserError(fmt::format("{}: kiln run makes inputs for block_sparse_attention only", name),
                     fmt::format("kiln call {} --in …", name));
-  if (options.emulator.given())
-    throw UserError("--block-only, --profile: they are for a .tile file here",
-                    fmt::format("kiln call {} --in …", name));
   if (files.count_all() > 0)
     throw UserError("--in, --out: kiln run makes its own inputs",
                     "kiln call or kiln attend run on files");
   MeasureOptions measure = options.measure;
-  measure.device = &chosen_device(options.device);
+  measure.device = &chosen_device(options.device, options.emulator);
+  measure.emulator = options.emulator;
   measure.settings = named("--set", options.set);
   measure_attention(measure);
 }

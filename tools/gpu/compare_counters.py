@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""The emulator's counters beside those of a GPU, as Nsight Compute (ncu) reads them.
+
+    compare_counters.py [--kiln KILN] FOLDER
+
+With --kiln it first fills FOLDER: each kernel below runs in the emulator with --profile, and on the
+GPU under ncu, on the same inputs. Then it prints a table; the exit status is 1 if a counter differs
+by more than 2 %, 77 if there is no ncu or it cannot read a GPU's counters. docs/gpu.md says which
+counter is which metric and what rightly differs.
+"""
+import argparse
+import array
+import csv
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+
+ARCH = "sm_90"
+TOLERANCE = 0.02
+ATTENTION = ["run", "block_sparse_attention", "--heads", "4", "--density", "0.4", "--seed", "5"]
+# Name: arguments of kiln, "{x}" a file of normal numbers of that shape.
+KERNELS = {
+    "attention_d128_mask": [*ATTENTION, "--seq", "1024", "--dim", "128", "--block", "128", "--causal"],
+    "attention_d64_lists": [*ATTENTION, "--heads-kv", "2", "--seq", "1000", "--dim", "64", "--block",
+                            "64", "--form", "lists"],
+    "row_softmax": ["call", "row_softmax", "--in", "x={500x3000}"],
+    "tile_copy": ["call", "tile_copy", "--set", "out=f16", "--in", "x={500x3000}"],
+    "attention_f32": [*ATTENTION, "--seq", "512", "--dim", "64", "--block", "64", "--dtype", "f32"],
+    "matmul_f32": ["call", "matmul", "--set", "dtype=f32", "--in", "a={500x136}", "--in",
+                   "b={136x120}"],
+}
+
+WARPS, LANES, WAVEFRONTS, CONFLICTS, SECTORS = range(5)  # columns of the emulator's table
+EXECUTED = "Instructions Executed"
+LANES_ON = "Predicated-On Thread Instructions Executed"
+SHARED, EXCESS = "L1 Wavefronts Shared", "L1 Wavefronts Shared Excessive"
+GLOBAL = "L2 Theoretical Sectors Global"
+WAVES = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
+BANKS = "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_"
+LDGSTS = "sm__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_"
+LOADS = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
+
+# What is compared: instructions of PTX and a column of the emulator; opcodes of SASS and a column of
+# ncu's source page; metrics of the whole kernel, which are summed (all that this ncu has).
+COUNTERS = [
+    ("tensor-core operations", r"w?mma\b", WARPS, r"[HIQDB]MMA\b", EXECUTED,
+     ["smsp__inst_executed_pipe_tensor_op_hmma"]),
+    ("ex2, lanes", r"ex2\b", LANES, r"MUFU\.EX2", LANES_ON, []),
+    ("barriers", r"(bar|barrier)$", WARPS, r"BAR\b", EXECUTED, []),
+    ("ldmatrix", r"ldmatrix", WARPS, r"LDSM\b", EXECUTED, ["smsp__inst_executed_op_ldsm"]),
+    ("cp.async", r"cp\.async$", WARPS, r"LDGSTS\b", EXECUTED, ["smsp__inst_executed_op_ldgsts"]),
+    ("wavefronts, ldmatrix", r"ldmatrix", WAVEFRONTS, r"LDSM\b", SHARED, [WAVES + "ldsm"]),
+    ("wavefronts, ld.shared", r"ld\.shared", WAVEFRONTS, r"LDS\b", SHARED, [WAVES + "ld"]),
+    ("wavefronts, st.shared", r"st\.shared", WAVEFRONTS, r"STS\b", SHARED, [WAVES + "st"]),
+    ("wavefronts, cp.async", r"cp\.async$", WAVEFRONTS, r"LDGSTS\b", SHARED, [WAVES + "ldgsts"]),
+    ("wavefronts, but cp.async", r"(?!cp)", WAVEFRONTS, r"(?!LDGSTS)", SHARED,
+     ["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld",
+      "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st"]),
+    ("conflicts, ldmatrix", r"ldmatrix", CONFLICTS, r"LDSM\b", EXCESS, [BANKS + "ldsm"]),
+    ("conflicts, ld.shared", r"ld\.shared", CONFLICTS, r"LDS\b", EXCESS, [BANKS + "ld"]),
+    ("conflicts, st.shared", r"st\.shared", CONFLICTS, r"STS\b", EXCESS, [BANKS + "st"]),
+    ("conflicts, cp.async", r"cp\.async$", CONFLICTS, r"LDGSTS\b", EXCESS, [BANKS + "ldgsts"]),
+    ("sectors, ld.global", r"ld\.global", SECTORS, r"LDG\b", GLOBAL, [LOADS + "ld"]),
+    ("sectors, st.global", r"st\.global", SECTORS, r"STG\b", GLOBAL, [LOADS + "st"]),
+    ("sectors, cp.async", r"cp\.async$", SECTORS, r"LDGSTS\b", GLOBAL,
+     [LDGSTS + "access", LDGSTS + "bypass"]),
+    ("sectors", r"", SECTORS, r"", GLOBAL, []),
+]
+# Kept in the folder for whoever looks into a difference.
+MORE_METRICS = r"""(?x)
+  l1tex__data_(bank_conflicts_pipe_lsu|pipe_lsu_wavefronts|bank_reads|bank_writes).*
+  | l1tex__t_(sectors|requests)_pipe_lsu_mem_global.* | smsp?__sass_l1tex_.*shared.*
+  | smsp?__sass_l1tex_t_sectors.*global.* | smsp?__inst_executed_pipe_(tensor|xu|lsu|cbu).*
+  | smsp__(sass_)?inst_executed_op_(shared|global|ld|st).* | smsp__inst_executed(_op_branch)?"""
+
+
+def write_normal(path, shape, seed):
+    """A .npy file of float32."""
+    rows, columns = shape
+    source = random.Random(seed)
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
+    data = array.array("f", (source.gauss(0, 1) for _ in range(rows * columns)))
+    path.write_bytes(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") +
+                     header.ljust(117).encode() + b"\n" + data.tobytes())
+
+
+def with_files(arguments, folder):
+    out = []
+    for text in arguments:
+        shape = re.search(r"\{(\d+)x(\d+)\}", text)
+        if shape:
+            path = folder / f"{text[0]}_{shape[1]}x{shape[2]}.npy"
+            if not path.exists():
+                write_normal(path, (int(shape[1]), int(shape[2])), len(out))
+            text = text.replace(shape[0], str(path))
+        out.append(text)
+    return out
+
+
+def run(command, path, limit=150):
+    """Its stdout goes to the file, stderr beside it; whether it went well."""
+    with open(path, "w") as out, open(f"{path}.err", "w") as err:
+        try:
+            status = subprocess.run(command, stdout=out, stderr=err, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            status = 124
+    if os.path.getsize(f"{path}.err") == 0:
+        os.remove(f"{path}.err")
+    return status == 0
+
+
+def find_ncu():
+    found = shutil.which("ncu")
+    places = [*pathlib.Path("/usr/local").glob("cuda*/bin/ncu"),
+              *pathlib.Path("/opt/nvidia/nsight-compute").glob("*/ncu")]
+    return found or next((str(path) for path in places if path.exists()), None)
+
+
+def known_metrics(ncu, folder):
+    """The names, without ".sum", that this ncu can read on this GPU."""
+    run([ncu, "--version"], folder / "ncu_version.txt")
+    run([ncu, "--query-metrics"], folder / "ncu_metrics.txt")
+    return set(re.findall(r"(?m)^(\w+__\w+)\s", (folder / "ncu_metrics.txt").read_text()))
+
+
+def wanted_metrics(known):
+    named = [metric for *_, metrics in COUNTERS for metric in metrics]
+    missing = sorted(set(named) - known)
+    if missing:
+        print("this ncu lacks:", *missing)
+    more = [metric for metric in sorted(known) if re.fullmatch(MORE_METRICS, metric)]
+    return [metric + ".sum" for metric in dict.fromkeys([*named, *more]) if metric in known]
+
+
+def profile(ncu, metrics, command, path):
+    """Writes PATH.ncu-rep and what its pages say; with the fewest demands if more are refused."""
+    for demands in (["--section", "SourceCounters", "--metrics", ",".join(metrics)],
+                    ["--set", "full"], ["--section", "SourceCounters"]):
+        if demands[-1] and run([ncu, "--force-overwrite", "--export", path, "--clock-control", "none",
+                                "--launch-count", "1", *demands, *command], f"{path}.ncu.txt") \
+                and os.path.exists(f"{path}.ncu-rep"):
+            break
+    else:
+        return False
+    page = [ncu, "--import", f"{path}.ncu-rep", "--csv", "--print-units", "base", "--page"]
+    if not run([*page, "source", "--print-source", "sass"], f"{path}.source.csv"):
+        run([*page, "source"], f"{path}.source.csv")
+    return run([*page, "raw"], f"{path}.raw.csv")
+
+
+def collect(kiln, folder):
+    """Whether ncu could do its part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ncu = find_ncu()
+    if not ncu:
+        print("no ncu: on PATH, in the CUDA toolkit or in Nsight Compute's folder")
+    metrics = wanted_metrics(known_metrics(ncu, folder)) if ncu else []
+    profiled = bool(ncu)
+    for name, arguments in KERNELS.items():
+        command = [kiln, *with_files(arguments, folder), "--arch", ARCH, "--device"]
+        if not run([*command, "emulator", "--profile"], folder / f"{name}.emulator.txt"):
+            sys.exit(f"{name}: the emulator failed: see {folder / name}.emulator.txt.err")
+        if ncu and not profile(ncu, metrics, [*command, "cuda"], str(folder / name)):
+            profiled = False
+            print(f"{name}: ncu failed: see {folder / name}.ncu.txt")
+            print((folder / f"{name}.ncu.txt").read_text()[-600:])
+    for path in folder.glob("*.npy"):
+        path.unlink()
+    return profiled
+
+
+def emulated(path):
+    """Instruction to its five figures, from the output of --profile."""
+    text = path.read_text()
+    start = re.search(r"\n +warps +lanes +wavefronts +conflicts +sectors  instruction\n", text)
+    table = {}
+    for line in text[start.end():].splitlines():
+        if not line:
+            break
+        *figures, name = line.split()
+        table[name] = [int(figure) for figure in figures]
+    return table
+
+
+def number(text):
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:  # "", "-", "n/a"
+        return 0.0
+
+
+def opcode(text):
+    return re.sub(r"^@!?U?P\w+\s+", "", text.strip())
+
+
+def source_lines(path):
+    """SASS lines of the profiled kernel, as dictionaries; empty if ncu gave none."""
+    if not path.exists():
+        return []
+    rows = list(csv.reader(path.open(newline="")))
+    header = next((row for row in rows if "Source" in row and EXECUTED in row), None)
+    if not header:
+        return []
+    lines = [dict(zip(header, row)) for row in rows[rows.index(header) + 1:]
+             if len(row) == len(header) and row != header]
+    return [line for line in lines if line["Source"].strip()]
+
+
+def raw_metrics(path):
+    if not path.exists():
+        return {}
+    rows = list(csv.reader(path.open(newline="")))
+    at = next((i for i, row in enumerate(rows) if "Kernel Name" in row), None)
+    return dict(zip(rows[at], rows[-1])) if at is not None and len(rows) > at + 1 else {}
+
+
+def ratio(mine, theirs):
+    if mine == theirs:
+        return 1.0
+    return mine / theirs if theirs else float("inf")
+
+
+def compare(name, folder):
+    """Prints the table; how many counters were compared and which differ."""
+    counts = emulated(folder / f"{name}.emulator.txt")
+    lines = source_lines(folder / f"{name}.source.csv")
+    raw = raw_metrics(folder / f"{name}.raw.csv")
+    print(f"\n{name}: {raw.get('Kernel Name', 'no kernel')}, {len(lines)} lines of SASS")
+    print(f"{'counter':<26} {'emulator':>10} {'ncu, SASS':>10} {'ratio':>6} {'metric':>10}")
+    compared, differ = 0, []
+    for what, ptx, column, sass, page, metrics in COUNTERS:
+        mine = sum(row[column] for key, row in counts.items() if re.match(ptx, key))
+        there = lines and page in lines[0]
+        theirs = sum(number(line[page]) for line in lines
+                     if re.match(sass, opcode(line["Source"]))) if there else None
+        found = [metric + ".sum" for metric in metrics if raw.get(metric + ".sum")]
+        metric = sum(number(raw[key]) for key in found) if found else None
+        judged = theirs if theirs is not None else metric
+        verdict = ""
+        if judged is not None and (mine or judged):
+            compared += 1
+            if abs(mine - judged) > TOLERANCE * max(mine, judged):
+                differ.append(what)
+                verdict = " DIFFERS"
+        show = lambda value: "-" if value is None else f"{value:.0f}"
+        if mine or theirs or metric:
+            print(f"{what:<26} {mine:>10} {show(theirs):>10} "
+                  f"{'-' if judged is None else f'{ratio(mine, judged):.3f}':>6} {show(metric):>10}"
+                  f"  {' + '.join(found)}{verdict}")
+    return compared, differ
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kiln", help="the command; without it, what is in the folder is compared")
+    parser.add_argument("folder", type=pathlib.Path)
+    options = parser.parse_args()
+    profiled = collect(options.kiln, options.folder) if options.kiln else True
+    results = {name: compare(name, options.folder) for name in KERNELS
+               if (options.folder / f"{name}.emulator.txt").exists()}
+    print()
+    for name, (compared, differ) in results.items():
+        print(f"{name}: {compared} counters compared, " +
+              (f"{len(differ)} differ: {'; '.join(differ)}" if differ else "all within 2 %"))
+    if not profiled or not all(compared for compared, _ in results.values()):
+        print("not everything was measured")
+        sys.exit(77)
+    sys.exit(any(differ for _, differ in results.values()))
+
+
+if __name__ == "__main__":
+    main()
