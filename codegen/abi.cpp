@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/bulk_copy_impl.h"
 #include "codegen/host_impl.h"
 #include "ir/walk.h"
 
@@ -33,6 +34,19 @@ std::vector<OpId> interface_of(const Kernel& kernel, const Op& launch) {
 }
 
 std::vector<Slot> slots_of(const Kernel& kernel, const Op& launch) {
+  std::vector<Slot> slots;
+  // Maps are a GPU's; a kernel for none need not have the layouts that they are made of.
+  std::vector<BulkOp> copies;
+  if (!kernel.target.empty()) copies = bulk_ops(kernel, launch);
+  for (BulkOp& copy : copies)
+    if (std::find(slots.begin(), slots.end(), copy.slot) == slots.end())
+      slots.push_back(std::move(copy.slot));
+  const std::vector<Slot> others = host::slots_without_maps(kernel, launch);
+  slots.insert(slots.end(), others.begin(), others.end());
+  return slots;
+}
+
+std::vector<Slot> host::slots_without_maps(const Kernel& kernel, const Op& launch) {
   std::vector<Slot> slots;
   for (OpId id : interface_of(kernel, launch)) {
     const Op& op = kernel.op(id);

@@ -11,8 +11,8 @@
 namespace kiln {
 
 // How a tensor-map copy (TMA) goes through a tensor: the rest of the map, its address, extents and
-// strides, is known at launch. The shared side is rows of a panel, `panel` columns wide and swizzled
-// over all its bytes (128, 64 or 32), as swizzled() of ir/layout/shared.h lays them.
+// strides, is known at launch. The shared side is rows of a panel, `panel` columns wide and
+// swizzled over all its bytes (128, 64 or 32), as swizzled() of ir/layout/shared.h lays them.
 //
 // Axes of the map, innermost first (PTX ISA, "Tensor Data Movement"; at most five):
 //     by_panels       columns of a panel, second to last axis, panels, …, first axis
@@ -33,7 +33,7 @@ struct Slot {
   enum class Kind : uint8_t { Pointer, Stride, Dim, Param, Map };
   Kind kind;
   std::string name;
-  int axis = 0;  // of a Stride
+  int axis = 0;        // of a Stride
   TensorMap map = {};  // of a Map
   bool operator==(const Slot&) const = default;
 };
@@ -41,7 +41,8 @@ inline constexpr size_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
 
 // The slots of one launch of a kernel: what its region (and the top-level scalars that it uses)
 // needs: a map for each way that its asynchronous copies go through a tensor, in the order of the
-// ops; then in the order of the interface, of each tensor the pointer, then all strides but the last.
+// ops; then in the order of the interface, of each tensor the pointer, then all strides but the
+// last.
 std::vector<Slot> slots_of(const Kernel& kernel, const Op& launch);
 
 }  // namespace kiln

@@ -45,6 +45,21 @@ struct Element {
   bool uniform() const { return !linear && !value->getType()->isVectorTy(); }
 };
 
+// A queue between roles, in the block's scratch memory. Its counters only grow; a use's slot is its
+// number modulo the slots.
+struct Channel {
+  const Op* op = nullptr;
+  uint64_t counters = 0, messages = 0, ring = 0;  // in scratch memory
+  int64_t words = 0;                              // of a message
+  Place slots;  // a tile of one axis more; its pointer means nothing
+};
+
+// A slot that a role has.
+struct SlotUse {
+  const Channel* channel = nullptr;
+  Val place = nullptr;  // in the ring
+};
+
 struct Index {
   Element at;
   Interval range;  // what the index may be
@@ -59,7 +74,7 @@ class Emitter {
   friend class ReduceEmitter;
 
   // host_structure.cpp
-  void emit_interface(const Op& launch, const HostLaunch& made, Val slots);
+  void emit_interface(const Op& launch, const HostLaunch& made);
   void emit_region(RegionId region);
   void emit_op(const Op& op);
   void emit_for(const Op& op);
@@ -74,6 +89,8 @@ class Emitter {
   Place tensor_place(const Op& tensor);
   Place slice_place(const Op& slice);
   Place new_tile(DType dtype, const Shape& shape);
+  uint64_t take_scratch(uint64_t bytes);  // its offset, aligned to 64
+  Val scratch_at(uint64_t offset);
   std::vector<Index> indices(const Op& op, size_t first);
   Val address(const Place& place, std::span<const Val> index);
   // `lanes` neighbours at an address, as values; only those of the mask (null: all), else
@@ -114,8 +131,29 @@ class Emitter {
   // body(k, mask) over [begin, end) in steps of `lanes`; the last step's mask leaves out the rest.
   void vector_loop(Val begin, Val end, int lanes, const std::function<void(Val, Val)>& body);
 
-  // host_gemm.cpp
-  void emit_gemm(const Op& op);
+  // host_gemm.cpp; `clear`: c starts from 0 (i1), null: it does not
+  void emit_gemm(const Op& op, Val clear);
+
+  // host_roles.cpp
+  void start_function(const std::string& symbol, bool role);
+  void emit_role(const Op& launch, const Op& roles, size_t number, HostLaunch& made);
+  void keep(const Op& op);
+  void replay(const Op& op);
+  void emit_loop(const Op& op);
+  void emit_next_tile(const Op& op);
+
+  // host_channels.cpp
+  enum class Counter : uint64_t { Pushed, Popped, Released };
+  void emit_channel(const Op& op);
+  void emit_channel_op(const Op& op);
+  void emit_push_end(const Op& op);
+  void emit_message(const Op& op);
+  Val counter(const Channel& channel, Counter which);  // its address
+  Val count(const Channel& channel, Counter which);
+  void increment(const Channel& channel, Counter which);
+  void await(const Op& op, const Channel& channel, Counter which, Val least, const char* why);
+  void use_slot(const Op& op, const Channel& channel, Val number);
+  Val message_word(const SlotUse& slot, int64_t word);  // its address
   // host_reduce.cpp
   void emit_reduce(const Op& op);
   // host_parallel.cpp
@@ -129,6 +167,13 @@ class Emitter {
   Ranges ranges_;
   std::unordered_map<uint32_t, Element> elements_;  // scalars, by value id
   std::unordered_map<uint32_t, Place> places_;      // tensors, tiles and views, by value id
+  std::unordered_map<uint32_t, Channel> channels_;  // by value id
+  std::unordered_map<uint32_t, SlotUse> uses_;      // by value id of push_begin, pop and held
+  // What roles know from before them, other than by computing it again: where it is in scratch.
+  std::unordered_map<uint32_t, uint64_t> kept_;  // by value id
+  llvm::Function* function_ = nullptr;
+  Val blocks_ = nullptr;  // of the launch
+  std::vector<HostWait> waits_;
   Val scratch_ = nullptr;
   uint64_t scratch_bytes_ = 0;
   int tiles_ = 0;  // number made, for alias tags

@@ -105,8 +105,8 @@ void GemmEmitter::block(Val row, int64_t rows, Val column, int64_t vectors, Val 
   };
   llvm::Type* vector = Builder::widen(b.value_type(c_.place.dtype), lanes_);
   Val zero = llvm::Constant::getNullValue(vector);
-  Val fresh = clear_ ? b.ir.CreateICmpEQ(k, b.i64(0)) : b.ir.getFalse();
-  const bool always_fresh = clear_ && depth_ <= kDepthBlock;
+  Val fresh = clear_ ? b.ir.CreateAnd(clear_, b.ir.CreateICmpEQ(k, b.i64(0))) : b.ir.getFalse();
+  const bool always_fresh = clear_ && Builder::known(clear_) && depth_ <= kDepthBlock;
   Builder::Values sums;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t v = 0; v < vectors; ++v) {
@@ -139,10 +139,11 @@ Val GemmEmitter::b_vector(Val column, int64_t vector, Val k, Val depth) {
   return read(buffer_, at(buffer_, row, b.i64(vector * lanes_)), lanes_);
 }
 
-void Emitter::emit_gemm(const Op& op) {
+void Emitter::emit_gemm(const Op& op, Val clear) {
+  if (clear && Builder::known(clear) && Builder::known(clear)->isZero()) clear = nullptr;
   // c is a whole fragment: its rows end in padding that may be written.
   const Place x = inside_copy(place(op.operands[0])), y = inside_copy(place(op.operands[1]));
-  GemmEmitter(b, matrix_of(b, x), matrix_of(b, y), matrix_of(b, place(op.operands[2])), op,
+  GemmEmitter(b, matrix_of(b, x), matrix_of(b, y), matrix_of(b, place(op.operands[2])), op, clear,
               [&](DType dtype, const Shape& shape) { return matrix_of(b, new_tile(dtype, shape)); })
       .emit();
 }

@@ -17,7 +17,8 @@ struct Matrix {
 class GemmEmitter {
  public:
   using NewMatrix = std::function<Matrix(DType, const Shape&)>;
-  GemmEmitter(Builder& builder, Matrix a, Matrix b_matrix, Matrix c, const Op& op,
+  // `clear`: c starts from 0 (i1); null: it does not.
+  GemmEmitter(Builder& builder, Matrix a, Matrix b_matrix, Matrix c, const Op& op, Val clear,
               NewMatrix new_matrix)
       : b(builder),
         a_(std::move(a)),
@@ -25,7 +26,7 @@ class GemmEmitter {
         c_(std::move(c)),
         transpose_a_(op.flag("transpose_a")),
         transpose_b_(op.flag("transpose_b")),
-        clear_(op.flag("clear")),
+        clear_(clear),
         rows_(c_.rows),
         depth_(transpose_a_ ? a_.rows : a_.columns),
         lanes_(size_of(c_.place.dtype) == 8 ? std::max(2, b.target.lanes / 2) : b.target.lanes),
@@ -49,7 +50,8 @@ class GemmEmitter {
   Builder& b;
   Matrix a_, b_, c_;
   Matrix buffer_;
-  bool transpose_a_, transpose_b_, clear_;
+  bool transpose_a_, transpose_b_;
+  Val clear_;
   int64_t rows_, depth_;
   int lanes_;  // of c's dtype
   NewMatrix new_matrix_;

@@ -27,6 +27,9 @@ HostObject compile(const Kernel& kernel, const Target& target);
 std::string llvm_ir(const Kernel& kernel, const Target& target);
 std::string assembly(const Kernel& kernel, const Target& target);
 
+// kiln::slots_of without maps: a copy is a copy here.
+std::vector<Slot> slots_without_maps(const Kernel& kernel, const Op& launch);
+
 }  // namespace kiln::host
 
 namespace kiln {

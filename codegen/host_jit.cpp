@@ -86,6 +86,7 @@ orc::SymbolMap library_functions(orc::LLJIT& jit) {
 struct HostCode::Impl {
   orc::JITDylib* library = nullptr;
   std::vector<HostEntry> entries;
+  std::vector<std::vector<HostRoleEntry>> roles;  // of each launch
 
   ~Impl() {
     if (library) llvm::consumeError(session().getExecutionSession().removeJITDylib(*library));
@@ -100,14 +101,25 @@ HostCode::HostCode(const HostObject& object) : impl_(std::make_unique<Impl>()) {
   require(impl_->library->define(orc::absoluteSymbols(library_functions(jit))));
   require(
       jit.addObjectFile(*impl_->library, llvm::MemoryBuffer::getMemBufferCopy(object.code, name)));
-  for (const HostLaunch& launch : object.launches)
-    impl_->entries.push_back(require(jit.lookup(*impl_->library, launch.entry)).toPtr<HostEntry>());
+  const auto find = [&](const std::string& symbol) {
+    return require(jit.lookup(*impl_->library, symbol));
+  };
+  for (const HostLaunch& launch : object.launches) {
+    impl_->entries.push_back(find(launch.entry).toPtr<HostEntry>());
+    auto& roles = impl_->roles.emplace_back();
+    for (const HostRole& role : launch.roles)
+      roles.push_back(find(role.entry).toPtr<HostRoleEntry>());
+  }
 }
 
 HostCode::~HostCode() = default;
 
 HostEntry HostCode::entry(size_t launch) const {
   return impl_->entries.at(launch);
+}
+
+HostRoleEntry HostCode::role(size_t launch, size_t number) const {
+  return impl_->roles.at(launch).at(number);
 }
 
 }  // namespace kiln

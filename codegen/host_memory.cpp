@@ -83,8 +83,7 @@ Place Emitter::new_tile(DType dtype, const Shape& shape) {
     place.pitches[axis] = static_cast<int64_t>(elements);
     elements *= static_cast<uint64_t>(shape[axis]);
   }
-  place.pointer = b.ir.CreateConstGEP1_64(b.ir.getInt8Ty(), scratch_, scratch_bytes_);
-  scratch_bytes_ += round_up(elements * bytes, kLine);
+  place.pointer = scratch_at(take_scratch(elements * bytes));
   for (size_t axis = 0; axis < shape.size(); ++axis)
     place.axes.push_back(whole_axis(b, shape[axis], b.i64(place.pitches[axis])));
 
@@ -93,6 +92,16 @@ Place Emitter::new_tile(DType dtype, const Shape& shape) {
   llvm::MDNode* type = metadata.createTBAAScalarTypeNode("tile" + std::to_string(tiles_++), root);
   place.alias_tag = metadata.createTBAAStructTagNode(type, type, 0);
   return place;
+}
+
+uint64_t Emitter::take_scratch(uint64_t bytes) {
+  const uint64_t offset = scratch_bytes_;
+  scratch_bytes_ += round_up(bytes, kLine);
+  return offset;
+}
+
+Val Emitter::scratch_at(uint64_t offset) {
+  return b.ir.CreateConstGEP1_64(b.ir.getInt8Ty(), scratch_, offset);
 }
 
 Place Emitter::slice_place(const Op& slice) {

@@ -1,11 +1,12 @@
 // The launch function and structured control flow.
 //
 // void entry(const u64* slots, i64 x, i64 y, i64 z, void* scratch): the entry block reads the slots
-// and computes the top-level scalars again, then the region follows.
+// and computes the top-level scalars again, then the region follows. Roles: host_roles.cpp.
 #include <fmt/format.h>
 
 #include "codegen/host_emit_impl.h"
 #include "codegen/host_ops_impl.h"
+#include "codegen/roles_impl.h"
 #include "ir/error.h"
 
 namespace kiln::host {
@@ -21,38 +22,26 @@ Emitter::Emitter(const Kernel& kernel, const Target& target, llvm::Module& modul
 
 HostLaunch Emitter::emit(const Op& launch, const std::string& symbol) {
   auto& ir = b.ir;
-  llvm::Type *pointer = ir.getPtrTy(), *index = ir.getInt64Ty();
-  auto* type =
-      llvm::FunctionType::get(ir.getVoidTy(), {pointer, index, index, index, pointer}, false);
-  auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, b.module);
-  function->addFnAttr(llvm::Attribute::NoUnwind);
-  function->addFnAttr("target-cpu", b.target.cpu);
-  function->addFnAttr("target-features", b.target.features);
-  const std::string bits = std::to_string(32 * b.target.lanes);
-  function->addFnAttr("prefer-vector-width", bits);
-  function->addFnAttr("min-legal-vector-width", bits);
-  function->addParamAttr(0, llvm::Attribute::NoAlias);
-  function->addParamAttr(0, llvm::Attribute::ReadOnly);
-  function->addParamAttr(4, llvm::Attribute::NoAlias);
-  function->addParamAttr(4, llvm::Attribute::getWithAlignment(ir.getContext(), llvm::Align(64)));
-  ir.SetInsertPoint(llvm::BasicBlock::Create(ir.getContext(), "entry", function));
-  scratch_ = function->getArg(4);
-
-  HostLaunch made{symbol, slots_of(kernel_, launch), 0};
-  emit_interface(launch, made, function->getArg(0));
-  const Region& region = kernel_.region(launch.regions[0]);
-  for (size_t axis = 0; axis < region.args.size(); ++axis) {
-    Val block = function->getArg(static_cast<unsigned>(1 + axis));
-    set(region.args[axis], {ir.CreateTrunc(block, ir.getInt32Ty())});
+  HostLaunch made{symbol, slots_without_maps(kernel_, launch), 0};
+  start_function(symbol, false);
+  emit_interface(launch, made);
+  const Op* roles = roles_op(kernel_, launch);
+  for (OpId id : kernel_.region(launch.regions[0]).ops) {
+    const Op& op = kernel_.op(id);
+    if (&op == roles) break;
+    emit_op(op);
+    if (roles && op.result) keep(op);
   }
-  emit_region(launch.regions[0]);
   ir.CreateRetVoid();
+  for (size_t i = 0; roles && i < roles->regions.size(); ++i) emit_role(launch, *roles, i, made);
   made.scratch_bytes = scratch_bytes_ + kReadSlack;
+  made.waits = waits_;
   return made;
 }
 
-void Emitter::emit_interface(const Op& launch, const HostLaunch& made, Val slots) {
+void Emitter::emit_interface(const Op& launch, const HostLaunch& made) {
   auto& ir = b.ir;
+  Val slots = function_->getArg(0);
   auto slot = [&](Slot::Kind kind, const std::string& name, int axis = 0) -> Val {
     for (size_t i = 0; i < made.slots.size(); ++i)
       if (made.slots[i] == Slot{kind, name, axis})
@@ -84,6 +73,13 @@ void Emitter::emit_interface(const Op& launch, const HostLaunch& made, Val slots
       }
       default: emit_op(op);
     }
+  }
+  blocks_ = ir.CreateLoad(ir.getInt64Ty(),
+                          ir.CreateConstGEP1_64(ir.getInt64Ty(), slots, made.slots.size()));
+  const Region& region = kernel_.region(launch.regions[0]);
+  for (size_t axis = 0; axis < region.args.size(); ++axis) {
+    Val block = function_->getArg(static_cast<unsigned>(1 + axis));
+    set(region.args[axis], {ir.CreateTrunc(block, ir.getInt32Ty())});
   }
 }
 
@@ -124,8 +120,23 @@ void Emitter::emit_op(const Op& op) {
                        kernel_.type(op.operands[0]).dtype);
     case OpCode::Load: return set(op.result, {load(place(op.operands[0]), indices(op, 1), 1, 1)});
     case OpCode::Store: return emit_store(op, 1, 1);
-    case OpCode::Gemm: return emit_gemm(op);
+    case OpCode::Gemm: return emit_gemm(op, op.flag("clear") ? b.ir.getTrue() : nullptr);
     case OpCode::Reduce: return emit_reduce(op);
+    case OpCode::Loop: return emit_loop(op);
+    case OpCode::NextTile: return emit_next_tile(op);
+    case OpCode::Channel: return emit_channel(op);
+    case OpCode::PushBegin:
+    case OpCode::PushEnd:
+    case OpCode::Pop:
+    case OpCode::Held:
+    case OpCode::Message:
+    case OpCode::Release: return emit_channel_op(op);
+    // What is asynchronous is done when it is issued.
+    case OpCode::CopyAsync:
+    case OpCode::StoreAsync: return emit_copy(place(op.operands[0]), place(op.operands[1]), 0);
+    case OpCode::GemmAsync: return emit_gemm(op, op.operand(3) ? scalar(op.operand(3)) : nullptr);
+    case OpCode::Await:
+    case OpCode::AwaitStores: return;
     default: break;
   }
   if (!info(op.code).pure)

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -25,7 +26,9 @@ namespace {
 
 constexpr const char* kPasses =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
-    "loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
+    "{},early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
+constexpr const char* kHoisting = "loop-mssa(loop-rotate,licm)";
+constexpr const char* kWithoutHoisting = "loop(loop-rotate)";
 
 [[noreturn]] void on_fatal_error(void*, const char* reason, bool) {
   throw InternalError(std::string("LLVM: ") + reason);
@@ -71,7 +74,7 @@ void ModuleOwner::check() const {
   if (llvm::verifyModule(module_, &out)) throw InternalError("malformed LLVM IR: " + problem);
 }
 
-void ModuleOwner::clean_up(llvm::TargetMachine& machine) {
+void ModuleOwner::clean_up(llvm::TargetMachine& machine, bool hoist) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager cycles;
@@ -83,7 +86,8 @@ void ModuleOwner::clean_up(llvm::TargetMachine& machine) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, cycles, modules);
   llvm::ModulePassManager passes;
-  if (llvm::Error error = builder.parsePassPipeline(passes, kPasses))
+  const std::string list = fmt::format(kPasses, hoist ? kHoisting : kWithoutHoisting);
+  if (llvm::Error error = builder.parsePassPipeline(passes, list))
     throw InternalError("LLVM: " + llvm::toString(std::move(error)));
   passes.run(module_, modules);
 }

@@ -23,7 +23,9 @@ class ModuleOwner {
   void check() const;  // InternalError if malformed
   // Promotes variables, merges address arithmetic, moves it out of loops: our loops and vectors are
   // as they should be, and a full O2 gives the same speed for five times the time.
-  void clean_up(llvm::TargetMachine& machine);
+  // Without `hoist` nothing leaves a loop: where registers are scarce, what a rare branch computes
+  // anew is better than what every round keeps for it.
+  void clean_up(llvm::TargetMachine& machine, bool hoist = true);
   std::string emit(llvm::TargetMachine& machine, llvm::CodeGenFileType type);
   std::string text() const;
 

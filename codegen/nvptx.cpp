@@ -54,14 +54,16 @@ class Compilation {
     for (OpId id : kernel.region(kernel.body).ops)
       if (kernel.op(id).code == OpCode::Launch) launches.push_back(&kernel.op(id));
     int ptx = target_.ptx;
+    bool roles = false;
     for (size_t i = 0; i < launches.size(); ++i) {
       Emitter emitter(kernel, target_, owner_.module());
       launches_.push_back(emitter.emit(*launches[i], entry_name(kernel, i, launches.size())));
       ptx = std::max(ptx, emitter.b.ptx);
+      roles = roles || roles_op(kernel, *launches[i]);
     }
     if (ptx > target_.ptx) machine_ = target_machine(target_, ptx);
     owner_.check();
-    owner_.clean_up(*machine_);
+    owner_.clean_up(*machine_, !roles);
   }
 
   std::string text() const { return owner_.text(); }

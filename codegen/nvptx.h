@@ -12,7 +12,7 @@ namespace kiln {
 
 struct GpuLaunch {
   std::string entry;        // the kernel's name in the PTX
-  std::vector<Slot> slots;  // its parameters, 64 bits each, in this order
+  std::vector<Slot> slots;  // its parameters (abi.h), in this order
   int threads;              // a block, all along x
   int shared_bytes;         // dynamic shared memory of a block
   bool operator==(const GpuLaunch&) const = default;

@@ -1,5 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+
 #include "codegen/nvptx_builder_impl.h"
 #include "ir/error.h"
 
@@ -68,20 +70,21 @@ Values Builder::loop(Val begin, Val end, Val step, Values carried,
   if (next.size() != phis.size()) throw InternalError("a loop's body lost a value");
   Val next_index = ir.CreateAdd(index, step, "", false, true);
   llvm::BasicBlock* last = ir.GetInsertBlock();
-  llvm::BranchInst* back = ir.CreateBr(head);
+  keep_rolled(ir.CreateBr(head));
   index->addIncoming(next_index, last);
   for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], last);
+  ir.SetInsertPoint(after);
+  return values;
+}
 
-  // Bodies are long already.
+// Bodies are long already.
+void Builder::keep_rolled(llvm::BranchInst* back) {
   llvm::LLVMContext& context = ir.getContext();
   auto* option =
       llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.disable"));
   auto* marks = llvm::MDNode::getDistinct(context, {nullptr, option});
   marks->replaceOperandWith(0, marks);
   back->setMetadata(llvm::LLVMContext::MD_loop, marks);
-
-  ir.SetInsertPoint(after);
-  return values;
 }
 
 Values Builder::branch(Val condition, const std::function<Values()>& then,
@@ -100,16 +103,23 @@ Values Builder::branch(Val condition, const std::function<Values()>& then,
   llvm::BasicBlock* b_end = ir.GetInsertBlock();
   ir.CreateBr(after);
   ir.SetInsertPoint(after);
-  if (a.size() != b.size()) throw InternalError("branches give different numbers of values");
+  return join({{a_end, std::move(a)}, {b_end, std::move(b)}});
+}
+
+Values Builder::join(const std::vector<std::pair<llvm::BasicBlock*, Values>>& from) {
   Values joined;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i]) {
-      joined.push_back(a[i]);
+  if (from.empty()) return joined;
+  for (const auto& [block, values] : from)
+    if (values.size() != from[0].second.size())
+      throw InternalError("branches give different numbers of values");
+  for (size_t i = 0; i < from[0].second.size(); ++i) {
+    Val first = from[0].second[i];
+    if (std::ranges::all_of(from, [&](const auto& way) { return way.second[i] == first; })) {
+      joined.push_back(first);
       continue;
     }
-    llvm::PHINode* phi = ir.CreatePHI(a[i]->getType(), 2);
-    phi->addIncoming(a[i], a_end);
-    phi->addIncoming(b[i], b_end);
+    llvm::PHINode* phi = ir.CreatePHI(first->getType(), static_cast<unsigned>(from.size()));
+    for (const auto& [block, values] : from) phi->addIncoming(values[i], block);
     joined.push_back(phi);
   }
   return joined;

@@ -78,11 +78,15 @@ class Builder {
         condition, [&] { return then(), Values(); },
         [&] { return otherwise ? otherwise() : void(), Values(); });
   }
+  // Blocks, for control flow of other forms: the values that come from each of several, joined
+  // where the builder stands; and a loop's way back, not to be unrolled.
+  llvm::BasicBlock* block(const char* name);
+  Values join(const std::vector<std::pair<llvm::BasicBlock*, Values>>& from);
+  void keep_rolled(llvm::BranchInst* back);
 
  private:
   Values branch(Val condition, const std::function<Values()>& then,
                 const std::function<Values()>& otherwise);
-  llvm::BasicBlock* block(const char* name);
 };
 
 }  // namespace kiln::nvptx

@@ -4,8 +4,11 @@
 
 #include "codegen/nvptx_copy_impl.h"
 #include "codegen/nvptx_ops_impl.h"
+#include "codegen/nvptx_shared_impl.h"
+#include "codegen/nvptx_words_impl.h"
 #include "ir/error.h"
 #include "ir/layout/locality.h"
+#include "ir/layout/matrix_move.h"
 
 namespace kiln::nvptx {
 namespace {
@@ -68,6 +71,42 @@ void stored(Emitter& e, const Values& registers, const Place& to, const Layout& 
   }
 }
 
+using ID = llvm::Intrinsic::ID;
+
+ID matrix_store(int count, bool transposed) {
+  static constexpr ID kPlain[] = {llvm::Intrinsic::nvvm_stmatrix_sync_aligned_m8n8_x1_b16,
+                                  llvm::Intrinsic::nvvm_stmatrix_sync_aligned_m8n8_x2_b16,
+                                  llvm::Intrinsic::nvvm_stmatrix_sync_aligned_m8n8_x4_b16};
+  static constexpr ID kTransposed[] = {
+      llvm::Intrinsic::nvvm_stmatrix_sync_aligned_m8n8_x1_trans_b16,
+      llvm::Intrinsic::nvvm_stmatrix_sync_aligned_m8n8_x2_trans_b16,
+      llvm::Intrinsic::nvvm_stmatrix_sync_aligned_m8n8_x4_trans_b16};
+  const int which = count / 2;  // 1, 2, 4
+  return transposed ? kTransposed[which] : kPlain[which];
+}
+
+// By stmatrix, where the lanes' elements are parts of rows of 16 bytes: nothing if they are not,
+// or some lie outside. All lanes take part.
+bool stored_as_matrices(Emitter& e, const Values& registers, const Layout& layout,
+                        const Place& to) {
+  constexpr int kBytes = 2;  // of an element; others gain nothing
+  if (e.b.target.capability < 90 || to.space != Space::Shared || size_of(to.dtype) != kBytes ||
+      !to.surely_inside() || sizes_of(to) != layout.shape() || layout.is_padded() ||
+      !layout.is_injective())
+    return false;
+  const std::optional<MatrixMove> move = plan_matrix_move(layout, *to.layout, kBytes);
+  if (!move || view_vector(to, move->axis) < 16 / kBytes) return false;
+  SharedAddresses rows(e, to, move->rows, move->axis, 16 / kBytes);
+  size_t next = 0;
+  for (int64_t step = 0; step < move->rows.registers(); ++step) {
+    Values arguments{rows(step)};
+    for (int word = 0; word < move->count; ++word, next += 2)
+      arguments.push_back(pack_word(e.b, std::span(registers).subspan(next, 2), to.dtype));
+    e.b.call(matrix_store(move->count, move->transposed), arguments, {e.b.ir.getPtrTy(kShared)});
+  }
+  return true;
+}
+
 }  // namespace
 
 void load_fragment(Emitter& e, const Place& from, Fragment& to, const Scalar& pad) {
@@ -84,6 +123,7 @@ void load_fragment(Emitter& e, const Place& from, Fragment& to, const Scalar& pa
 void store_fragment(Emitter& e, const Fragment& from, const Place& to) {
   Values registers;
   for (Val value : from.registers) registers.push_back(cast(e.b, value, from.dtype, to.dtype));
+  if (stored_as_matrices(e, registers, *from.layout, to)) return;
   const Vectors vectors = vectors_of(e, to, *from.layout);
   const auto store = [&](int axis, int64_t width) {
     stored(e, registers, to, *from.layout, axis, width);

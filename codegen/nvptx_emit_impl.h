@@ -13,6 +13,7 @@
 #include "codegen/nvptx.h"
 #include "codegen/nvptx_builder_impl.h"
 #include "codegen/ranges_impl.h"
+#include "codegen/roles_impl.h"
 #include "ir/layout/formula.h"
 #include "ir/layout/layout.h"
 
@@ -86,17 +87,24 @@ class Emitter {
   bool is_fragment(Value storage) const { return kernel_.type(storage).space == Space::Fragment; }
   Fragment& fragment(Value tile);  // the current registers; InternalError for a slice
   Fragment new_fragment(DType dtype, std::shared_ptr<const Layout> layout);  // of zeros
-  void barrier();  // of the agent
+  // Of the agent: all meet; is this its first thread, or the first of its warp? Null: surely.
+  void barrier();
+  Val leader();
+  Val first_lane();
 
   // The late IR. nvptx_roles.cpp
   void emit_roles(const Op& op);
   void emit_loop(const Op& op);
+  void emit_exit_if(const Op& op);
   void emit_next_tile(const Op& op);
   // nvptx_channels.cpp: the one file that makes mbarriers, and that knows slot indices and phases.
-  void emit_channel(const Op& op);     // notes its place
-  void start_channels();               // initialises all barriers; before the roles part
-  void emit_channel_op(const Op& op);  // push_begin, push_end, pop, held, message, release
-  Val full_barrier(Value slot);        // of a slot being pushed; ptr addrspace(3)
+  void emit_channel(const Op& op);       // notes its place
+  void start_channels(const Op& roles);  // initialises all barriers; before the roles part
+  void emit_channel_op(const Op& op);    // push_begin, push_end, pop, held, message, release
+  // Of a slot being pushed: its barrier (ptr addrspace(3)), and that asynchronous copies into it
+  // will count so many bytes there. By the thread that begins them.
+  Val full_barrier(Value slot);
+  void expect_bytes(Value slot, int64_t bytes);
   // nvptx_bulk.cpp: copies by tensor maps (TMA).
   void emit_copy_async(const Op& op);
   void emit_store_async(const Op& op);
@@ -107,6 +115,12 @@ class Emitter {
   // nvptx_softmax.cpp
   void emit_softmax_step(const Op& op);
   void emit_scale_rows(const Op& op);
+  // nvptx_packed.cpp
+  bool is_packed(Value tile, const Layout& layout) const;  // will Fragment::packed hold?
+  // The packed fragments that an op, or one in its regions, takes for elements; and running what
+  // takes them so.
+  std::vector<Value> packed_operands(const Op& op);
+  void on_elements(std::span<const Value> tiles, const std::function<void()>& run);
 
   // nvptx_threads.cpp: this thread's part of a layout.
   Val evaluate(const Formula& formula, std::span<const Val> sources);
@@ -153,10 +167,14 @@ class Emitter {
   };
 
  private:
+  void emit_one(const Op& op);
   void emit_interface(const Op& launch, const std::vector<Slot>& slots, llvm::Function& function);
+  llvm::Argument* argument_of(const std::vector<Slot>& slots, const Slot& slot,
+                              llvm::Function& function);
   void emit_for(const Op& op);
   void emit_if(const Op& op);
   void emit_scope(RegionId region);
+  void emit_branch(RegionId region);
   void emit_alloc(const Op& op);
   std::vector<Value> written_outside(const Op& op);  // fragments from outside that it writes
   Values registers_of(std::span<const Value> tiles);
@@ -165,6 +183,35 @@ class Emitter {
   void start_locations(const Op& launch, llvm::Function& function);
   llvm::DIFile* location_file(const std::string& path);
   void set_location(const Op& op);
+  // nvptx_roles.cpp
+  void start_launch(const Op& launch, llvm::Function& function);
+  void emit_role(const Role& role, Val warp);
+  // nvptx_channels.cpp
+  struct SlotState {
+    const Op* channel = nullptr;
+    Val index = nullptr;  // in the ring
+    RegionId region;      // that it was taken in
+    int64_t bytes = 0;    // of asynchronous copies that push_end announces
+    Values message;       // words
+  };
+  void start_channel_ends();  // of a role
+  Val control(const Op& channel, Val index, int64_t bytes_each, int64_t offset);
+  Val full(const Op& channel, Val index);
+  Val empty(const Op& channel, Val index);
+  void wait(Val barrier, Val phase);
+  Place slot_place(const Op& channel, Val index);
+  void take_slot(const Op& op, Val index);
+  Val message_address(const Op& channel, Val index, int64_t first_word);
+  Values read_message(const Op& channel, Val index);
+  void write_message(const Op& channel, Val index, std::span<const Value> values);
+  void advance(Values& state, size_t index, size_t phase, int64_t slots);
+  bool counts_held(const Op& channel);  // does the role ask for the one held longest?
+  void emit_push_end(const Op& op);
+  void emit_pop(const Op& op);
+  void emit_release(const Op& op);
+  void emit_message(const Op& op);
+  void finish_stores();  // nvptx_bulk.cpp: at an agent's end
+
   Val load_register(const Op& op);  // nvptx_parallel.cpp
   void store_register(const Op& op, Val value);
 
@@ -179,16 +226,28 @@ class Emitter {
   std::unordered_map<uint32_t, Val> scalars_;         // by value id
   std::unordered_map<uint32_t, Fragment> fragments_;  // by value id of the alloc
   std::unordered_map<uint32_t, Place> places_;        // tensors, shared tiles and views
-  // The late IR. The state of a role's end of a channel is a fragment under the channel's id, so
-  // that loops carry it.
-  struct SlotState {
-    const Op* channel = nullptr;
-    Val index = nullptr;  // in the ring
+  // The late IR.
+  struct Exits {  // of the loop that is being emitted
+    llvm::BasicBlock* after = nullptr;
+    std::vector<Value> tiles;  // that it carries
+    std::vector<std::pair<llvm::BasicBlock*, Values>> values;
   };
-  std::unordered_map<uint32_t, SlotState> slots_;       // by value id of push_begin, pop, held
-  std::unordered_map<uint32_t, Val> maps_;              // tensor maps by id of the copy's view
-  std::vector<Value> gemms_;                            // tokens not awaited, in order of issue
-  std::unordered_map<uint32_t, Val> rescales_;          // by value id of alpha: some row's is not 1
+  LaunchRegisters registers_;
+  size_t grid_axes_ = 0;    // of the launch
+  RegionId body_, region_;  // of the agent; that is being emitted
+  // The state of a role's end of a channel is a fragment under its id, so that loops carry it.
+  std::vector<const Op*> channels_;
+  Exits* exits_ = nullptr;
+  std::unordered_map<uint32_t, SlotState> slots_;  // by value id of push_begin, pop, held
+  std::unordered_map<const Op*, Val> maps_;        // tensor maps of asynchronous copies
+  std::vector<Value> gemms_;                       // tokens not awaited, in order of issue
+  // By value id of alpha: is some row's, of this warp, not 1? Of alpha as it was in these
+  // registers.
+  struct Rescale {
+    Val some = nullptr;
+    Values alpha;
+  };
+  std::unordered_map<uint32_t, Rescale> rescales_;
   std::unordered_map<std::string, std::shared_ptr<const Layout>> layouts_;  // by text
   std::shared_ptr<const Layout> layout(const std::string& text);
 };

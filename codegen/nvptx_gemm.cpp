@@ -120,7 +120,7 @@ Values mma_gemm(Emitter& e, const Op& op, const GemmPlan& plan, Values c) {
 }
 
 void Emitter::emit_gemm(const Op& op) {
-  const GemmPlan plan = gemm_plan(kernel_, op, warps_);
+  const GemmPlan plan = gemm_plan(kernel_, op, warps());
   Fragment& c = fragment(op.operands[2]);
   if (*c.layout != plan.c)
     throw InternalError(op.loc, "gemm: c's layout is not that of its instruction");

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 #include <llvm/IR/DebugInfoMetadata.h>
 
+#include <algorithm>
 #include <set>
 
+#include "codegen/bulk_copy_impl.h"
 #include "codegen/host_impl.h"
+#include "codegen/nvptx_assembly_impl.h"
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/error.h"
@@ -24,6 +27,12 @@ std::set<Value> written_tensors(const Kernel& kernel, const Op& launch) {
   for (const Access& access : accesses_deep(kernel, launch))
     if (access.effect != Effect::Read) written.insert(access.base);
   return written;
+}
+
+bool has_op(const Kernel& kernel, OpCode code) {
+  bool found = false;
+  walk(kernel, kernel.body, [&](OpId id) { found |= kernel.op(id).code == code; });
+  return found;
 }
 
 }  // namespace
@@ -47,7 +56,8 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
 
   std::vector<llvm::Type*> types;
   for (const Slot& slot : made.slots)
-    types.push_back(slot.kind == Slot::Kind::Pointer
+    types.push_back(slot.kind == Slot::Kind::Map ? static_cast<llvm::Type*>(ir.getPtrTy())
+                    : slot.kind == Slot::Kind::Pointer
                         ? static_cast<llvm::Type*>(ir.getPtrTy(kGlobal))
                         : ir.getInt64Ty());
   auto* function = llvm::Function::Create(llvm::FunctionType::get(ir.getVoidTy(), types, false),
@@ -56,6 +66,7 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr("nvvm.reqntid", fmt::format("{},1,1", made.threads));
   if (b.fast) function->addFnAttr("denormal-fp-math-f32", "preserve-sign");
+  start_launch(launch, *function);
   start_locations(launch, *function);
   ir.SetInsertPoint(llvm::BasicBlock::Create(ir.getContext(), "entry", function));
 
@@ -77,7 +88,10 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
   const Region& region = kernel_.region(launch.regions[0]);
   for (size_t axis = 0; axis < region.args.size(); ++axis)
     set(region.args[axis], b.call(kBlock[axis], {}));
-  emit_region(launch.regions[0]);
+  grid_axes_ = region.args.size();
+  body_ = launch.regions[0];
+  emit_region(body_);
+  if (!roles_op(kernel_, launch)) finish_stores();
   ir.CreateRetVoid();
   return made;
 }
@@ -85,11 +99,19 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
 void Emitter::emit_interface(const Op& launch, const std::vector<Slot>& slots,
                              llvm::Function& function) {
   auto& ir = b.ir;
-  auto argument = [&](Slot::Kind kind, const std::string& name, int axis = 0) -> llvm::Argument* {
-    for (size_t i = 0; i < slots.size(); ++i)
-      if (slots[i] == Slot{kind, name, axis}) return function.getArg(static_cast<unsigned>(i));
-    throw InternalError("no slot for '" + name + "'");
+  auto argument = [&](Slot::Kind kind, const std::string& name, int axis = 0) {
+    return argument_of(slots, {kind, name, axis}, function);
   };
+  for (const BulkOp& copy : bulk_ops(kernel_, launch)) {
+    llvm::Argument* map = argument_of(slots, copy.slot, function);
+    llvm::LLVMContext& context = ir.getContext();
+    auto* bytes = llvm::ArrayType::get(ir.getInt8Ty(), kTensorMapBytes);
+    llvm::AttrBuilder marks(context);
+    marks.addByValAttr(bytes).addAlignmentAttr(llvm::Align(kTensorMapAlignment));
+    marks.addAttribute("nvvm.grid_constant");  // else it is copied to local memory
+    map->addAttrs(marks);
+    maps_[copy.op] = map;
+  }
   const std::set<Value> written = written_tensors(kernel_, launch);
   for (OpId id : interface_of(kernel_, launch)) {
     const Op& op = kernel_.op(id);
@@ -131,6 +153,13 @@ void Emitter::emit_interface(const Op& launch, const std::vector<Slot>& slots,
       default: emit_op(op);
     }
   }
+}
+
+llvm::Argument* Emitter::argument_of(const std::vector<Slot>& slots, const Slot& slot,
+                                     llvm::Function& function) {
+  const auto it = std::ranges::find(slots, slot);
+  if (it == slots.end()) throw InternalError("no slot for '" + slot.name + "'");
+  return function.getArg(static_cast<unsigned>(it - slots.begin()));
 }
 
 void Emitter::start_locations(const Op& launch, llvm::Function& function) {
@@ -195,11 +224,27 @@ void Emitter::barrier() {
 }
 
 void Emitter::emit_region(RegionId region) {
+  // What is under way on entry may be awaited on one way through and not on another: later waits
+  // count it again, which is one wait too many at most.
+  const std::vector<Value> under_way = gemms_;
+  const RegionId outer = std::exchange(region_, region);
   for (OpId id : kernel_.region(region).ops) emit_op(kernel_.op(id));
+  for (Value token : gemms_)
+    if (std::ranges::find(under_way, token) == under_way.end())
+      throw UserError(kernel_.op(kernel_.def(token)).loc,
+                      "a gemm_async is not awaited in its region");
+  gemms_ = under_way;
+  region_ = outer;
 }
 
 void Emitter::emit_op(const Op& op) {
   set_location(op);
+  const std::vector<Value> packed = packed_operands(op);
+  if (packed.empty()) return emit_one(op);
+  on_elements(packed, [&] { emit_one(op); });
+}
+
+void Emitter::emit_one(const Op& op) {
   switch (op.code) {
     case OpCode::Const: return;  // scalar() makes it where it is used
     case OpCode::For: return emit_for(op);
@@ -218,12 +263,17 @@ void Emitter::emit_op(const Op& op) {
     case OpCode::Gemm: return emit_gemm(op);
     case OpCode::Reduce: return emit_reduce(op);
     case OpCode::Convert: return emit_convert(op);
-    case OpCode::Barrier: return barrier();
+    case OpCode::Barrier:
+      // wgmma reads shared memory by another way, which sees only what was fenced before.
+      if (has_op(kernel_, OpCode::GemmAsync))
+        b.call(llvm::Intrinsic::nvvm_fence_proxy_async_shared_cta, {});
+      return barrier();
     case OpCode::WaitCopies:
       b.call(llvm::Intrinsic::nvvm_cp_async_wait_group, {b.i32(op.integer("pending"))});
       return;
     case OpCode::Roles: return emit_roles(op);
     case OpCode::Loop: return emit_loop(op);
+    case OpCode::ExitIf: return emit_exit_if(op);
     case OpCode::NextTile: return emit_next_tile(op);
     case OpCode::Channel: return emit_channel(op);
     case OpCode::PushBegin:
@@ -251,9 +301,17 @@ void Emitter::emit_op(const Op& op) {
 void Emitter::emit_alloc(const Op& op) {
   const Type& type = kernel_.type(op.result);
   const std::string& text = op.word("layout");
-  if (text.empty()) throw InternalError(op.loc, fmt::format("{} has no layout", str(type)));
+  const bool variable = type.rank() == 0;  // the same in all threads
+  if (text.empty() && !variable)
+    throw InternalError(op.loc, fmt::format("{} has no layout", str(type)));
   if (type.space == Space::Fragment) {
-    fragments_.insert_or_assign(op.result.id, new_fragment(type.dtype, layout(text)));
+    Fragment made =
+        new_fragment(type.dtype, text.empty() ? std::make_shared<const Layout>(0) : layout(text));
+    if (is_packed(op.result, *made.layout)) {
+      made.registers.assign(made.registers.size() / 2, b.i32(0));
+      made.packed = true;
+    }
+    fragments_.insert_or_assign(op.result.id, std::move(made));
     return;
   }
   if (op.integer("offset") < 0 || !shared_)
@@ -303,12 +361,31 @@ void Emitter::emit_if(const Op& op) {
   const Values before = registers_of(tiles);
   auto branch = [&](size_t which) {
     set_registers(tiles, before);
-    if (which < op.regions.size()) emit_scope(op.regions[which]);
+    if (which < op.regions.size()) emit_branch(op.regions[which]);
     return registers_of(tiles);
   };
   set_registers(tiles,
                 b.when(
                     scalar(op.operands[0]), [&] { return branch(0); }, [&] { return branch(1); }));
+}
+
+// A role's registers are full of tiles: what a branch computes from the thread's place, such as the
+// columns of a mask, must not be computed before the loop around it and kept.
+void Emitter::emit_branch(RegionId region) {
+  if (agent_.barrier == 0 || agent_.one_thread) return emit_scope(region);
+  const Val lane = lane_, warp = warp_;
+  const auto here = [&](Val place) {
+    return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
+  };
+  const Val lane_here = lane_ = here(lane), warp_here = warp_ = here(warp);
+  emit_scope(region);
+  lane_ = lane;
+  warp_ = warp;
+  for (Val held : {lane_here, warp_here}) {
+    auto* instruction = llvm::dyn_cast<llvm::Instruction>(held);
+    // Without uses it is only in the way of the branch becoming a select.
+    if (instruction && instruction->use_empty()) instruction->eraseFromParent();
+  }
 }
 
 // Tiles of a region end with it: an outer op does not carry their registers around.

@@ -17,7 +17,8 @@ namespace {
 // The others, pure ops and loads, go where an anchor first needs them, depth first by operands; an
 // op that nothing needs is not placed. A load must not pass an anchor that writes its base: what
 // is still unplaced when such an anchor comes goes right before it, in the order in which it would
-// be needed.
+// be needed. In a lowered kernel (with a target) loads are anchors too: where a load of a list or of
+// a message stands has been chosen.
 bool is_load(const OpInfo& row) {
   bool reads = false, writes = false;
   for (const OperandInfo& operand : row.operands) {
@@ -27,9 +28,6 @@ bool is_load(const OpInfo& row) {
   return row.has_result && row.max_regions == 0 && reads && !writes;
 }
 
-bool is_anchor(const OpInfo& row) {
-  return !row.pure && !is_load(row);
-}
 
 class Scheduler {
  public:
@@ -42,6 +40,14 @@ class Scheduler {
   const std::vector<OpId>& order(RegionId region) const { return order_.at(region.id); }
 
  private:
+  // What a slot holds, and which slot is held, also changes without a write that names the slot.
+  bool is_movable_load(const Op& op) const {
+    if (!kernel_.target.empty() || !is_load(info(op.code))) return false;
+    const Value base = base_of(kernel_, op.operands[0]);
+    return kernel_.type(base).kind != Kind::Channel && !channel_of(kernel_, base);
+  }
+  bool is_anchor(const Op& op) const { return !info(op.code).pure && !is_movable_load(op); }
+
   void find_homes(RegionId region) {
     for (Value arg : kernel_.region(region).args) home_[arg.id] = region;
     for (OpId id : kernel_.region(region).ops) {
@@ -58,7 +64,7 @@ class Scheduler {
     std::unordered_map<uint32_t, std::vector<Value>> needs;  // by anchor
     for (OpId id : ops) {
       const Op& op = kernel_.op(id);
-      if (!is_anchor(info(op.code))) continue;
+      if (!is_anchor(op)) continue;
       std::vector<Value>& needed = needs[id.id] = op.operands;
       for (RegionId inner : op.regions)
         for (Value value : schedule(inner)) needed.push_back(value);
@@ -84,7 +90,7 @@ class Scheduler {
     std::vector<Frame> stack;  // not recursion: chains of operands are as long as the program
     auto enter = [&](Value value) {
       OpId id = value && home_[value.id] == region ? kernel_.def(value) : OpId{};
-      if (id && !is_anchor(info(kernel_.op(id).code)) && placed.try_emplace(id.id).second)
+      if (id && !is_anchor(kernel_.op(id)) && placed.try_emplace(id.id).second)
         stack.push_back({id, 0});
     };
     for (Value value : values) {
@@ -121,7 +127,7 @@ class Scheduler {
     std::unordered_map<uint32_t, LoadsOfBase> loads;
     for (size_t position = 0; position < ops.size(); ++position) {
       const Op& op = kernel_.op(ops[position]);
-      if (!is_load(info(op.code)) || !rank.contains(ops[position].id)) continue;
+      if (!is_movable_load(op) || !rank.contains(ops[position].id)) continue;
       for (const Access& access : accesses(kernel_, op))
         loads[access.base.id].loads.push_back({position, {ops[position], rank[ops[position].id]}});
     }

@@ -16,8 +16,9 @@ MessageField parse_field(const Op& channel, std::string_view text) {
   const std::string_view type = colon == text.npos ? "" : text.substr(colon + 1);
   const auto dtype = dtype_from_name(type);
   if (colon == 0 || !dtype || (*dtype != Bool && *dtype != I32))
-    throw UserError(channel.loc,
-                    fmt::format("channel: message field '{}': expected name:bool or name:i32", text));
+    throw UserError(
+        channel.loc,
+        fmt::format("channel: message field '{}': expected name:bool or name:i32", text));
   return {std::string(text.substr(0, colon)), *dtype};
 }
 
@@ -41,8 +42,8 @@ std::vector<MessageField> message_fields(const Op& channel) {
     bools += fields[i].dtype == Bool;
     for (size_t j = 0; j < i; ++j)
       if (fields[i].name == fields[j].name)
-        throw UserError(channel.loc, fmt::format("channel: message field '{}' is given twice",
-                                                 fields[i].name));
+        throw UserError(channel.loc,
+                        fmt::format("channel: message field '{}' is given twice", fields[i].name));
   }
   if (bools > kMostBools)
     throw UserError(channel.loc, fmt::format("channel: message: expected at most {} bools, got {}",

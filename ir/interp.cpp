@@ -23,7 +23,9 @@ Interpreter::Interpreter(const Kernel& kernel, const Bindings& bindings,
       top_(kernel, bindings.dims, bindings.params),
       scalars_(kernel.value_count()),
       views_(kernel.value_count()),
-      storages_(kernel.value_count()) {
+      storages_(kernel.value_count()),
+      random_(options.seed),
+      work_(options.async, random_) {
   for (OpId id : kernel_.region(kernel_.body).ops) {
     const Op& op = kernel_.op(id);
     if (op.code == OpCode::Tensor) {
@@ -116,12 +118,14 @@ void Interpreter::run() {
 void Interpreter::run_launch(const Op& op) {
   const std::vector<int64_t> grid = top_.grid(op);
   const std::vector<Value>& args = kernel_.region(op.regions[0]).args;
-  const int64_t blocks = grid[0] * grid[1] * grid[2];
-  for (int64_t i = 0; i < blocks; ++i) {
-    int64_t block = options_.reverse_blocks ? blocks - 1 - i : i;
+  blocks_ = grid[0] * grid[1] * grid[2];
+  for (int64_t i = 0; i < blocks_; ++i) {
+    int64_t block = options_.reverse_blocks ? blocks_ - 1 - i : i;
     int64_t index[] = {block % grid[0], block / grid[0] % grid[1], block / (grid[0] * grid[1])};
     for (size_t axis = 0; axis < args.size(); ++axis) set_i32(args[axis], index[axis]);
-    run_region(op.regions[0]);
+    start_block();
+    run_scope(op.regions[0]);
+    end_agent();
   }
 }
 
@@ -137,7 +141,7 @@ void Interpreter::run_inst(const Inst& inst) {
     case OpCode::Selected: return run_selected(op);
     case OpCode::If: {
       size_t branch = integer(op.operands[0]) ? 0 : 1;
-      if (branch < op.regions.size()) run_region(op.regions[branch]);
+      if (branch < op.regions.size()) run_scope(op.regions[branch]);
       return;
     }
     case OpCode::Parallel: return run_parallel(op);
@@ -155,6 +159,21 @@ void Interpreter::run_inst(const Inst& inst) {
     case OpCode::SoftmaxStep: return run_softmax_step(*this, op);
     case OpCode::ScaleRows: return run_scale_rows(*this, op);
     case OpCode::SoftmaxFinish: return run_softmax_finish(*this, op);
+    case OpCode::Roles: return run_roles(op);
+    case OpCode::Loop: return run_loop(op);
+    case OpCode::Channel: return run_channel(op);
+    case OpCode::PushBegin: return run_push_begin(op);
+    case OpCode::PushEnd: return run_push_end(op);
+    case OpCode::Pop: return run_pop(op);
+    case OpCode::Held: return run_held(op);
+    case OpCode::Message: return run_message(op);
+    case OpCode::Release: return run_release(op);
+    case OpCode::CopyAsync: return run_copy_async(op);
+    case OpCode::StoreAsync: return run_store_async(op);
+    case OpCode::AwaitStores: return run_await_stores(op);
+    case OpCode::GemmAsync: return run_gemm_async(op);
+    case OpCode::Await: return run_await(op);
+    case OpCode::NextTile: return run_next_tile(op);
     default: return run_scalar(inst);
   }
 }
@@ -174,7 +193,7 @@ void Interpreter::run_for(const Op& op) {
   if (step <= 0) throw UserError(op.loc, fmt::format("for: expected a step above 0, got {}", step));
   for (int64_t i = begin; i < end; i += step) {
     set_i32(kernel_.region(op.regions[0]).args[0], i);
-    run_region(op.regions[0]);
+    run_scope(op.regions[0]);
   }
 }
 
@@ -207,7 +226,7 @@ std::vector<int64_t> Interpreter::selected_indices(const Op& op) const {
 void Interpreter::run_selected(const Op& op) {
   for (int64_t index : selected_indices(op)) {
     set_i32(kernel_.region(op.regions[0]).args[0], index);
-    run_region(op.regions[0]);
+    run_scope(op.regions[0]);
   }
 }
 
@@ -215,7 +234,7 @@ void Interpreter::run_parallel(const Op& op) {
   const ParallelPlan& plan = plans_.at(&op);
   const std::vector<Value>& args = kernel_.region(op.regions[0]).args;
   std::vector<Storage*> stored;
-  for (Value base : plan.stored) stored.push_back(storages_[base.id].get());
+  for (Value base : plan.stored) stored.push_back(view(base).base);
   races_.begin(plan.extents, stored);
   const int64_t points = count(plan.extents);
   for (Value arg : args) set_i32(arg, 0);
@@ -232,15 +251,13 @@ void Interpreter::run_parallel(const Op& op) {
 
 void Interpreter::run_alloc(const Op& op) {
   std::unique_ptr<Storage>& storage = storages_[op.result.id];
-  if (!storage) {
-    storage = std::make_unique<Storage>();
-    storage->type = kernel_.type(op.result);
-    storage->extents = storage->type.shape;
-    storage->strides = Memory::contiguous(nullptr, I8, storage->extents).strides;
-    storage->cells.resize(static_cast<size_t>(count(storage->extents)));
-    views_[op.result.id] = View::whole(*storage);
+  if (storage) {
+    check_access(op, view(op.result), Effect::Write);
+    storage->written.assign(storage->cells.size(), 0);
+    return;
   }
-  storage->written.assign(storage->cells.size(), 0);
+  storage = std::make_unique<Storage>(new_tile(kernel_.type(op.result)));
+  views_[op.result.id] = View::whole(*storage);
 }
 
 // The values of operands[first…] in a buffer that the next call overwrites.
@@ -255,10 +272,17 @@ void Interpreter::run_slice(const Op& op) {
   views_[op.result.id] = view(op.operands[0]).slice(index_, kernel_.type(op.result).shape);
 }
 
+// Of the view, the element at index_.
+void Interpreter::check_element(const Op& op, const View& view, Effect effect) const {
+  if (view.base->slot || work_.uses(*view.base))
+    check_access(op, view.slice(index_, Shape(index_.size(), 1)), effect);
+}
+
 void Interpreter::run_load(const Op& op) {
   const View& from = view(op.operands[0]);
   Scalar value = convert(Scalar::of_int(I32, 0), from.base->type.dtype);
   if (auto offset = from.locate(index_of(op, 1))) {
+    check_element(op, from, Effect::Read);
     races_.read(op, *from.base, *offset);
     value = read_element(op, *from.base, *offset);
   }
@@ -268,6 +292,7 @@ void Interpreter::run_load(const Op& op) {
 void Interpreter::run_store(const Op& op) {
   const View& into = view(op.operands[1]);
   if (auto offset = into.locate(index_of(op, 2))) {
+    check_element(op, into, Effect::Write);
     races_.write(op, *into.base, *offset);
     write_element(*into.base, *offset, convert(scalar(op.operands[0]), into.base->type.dtype));
   }

@@ -33,6 +33,35 @@ double larger(double a, double b) {
   return std::fmax(a, b);
 }  // of a number and NaN, the number
 
+// One row: its sum of p goes to the parts of l in turn, column by column. May `guess`: the old
+// maximum stays as long as nothing grows too large with it.
+void softmax_row(double scale, bool guess, const Scalar* s, size_t columns, Scalar& m, Scalar* l,
+                 size_t parts, Scalar* p, Scalar& alpha) {
+  constexpr double kMostGuessed = 1 << 14;
+  double next = m.f;
+  for (size_t j = 0; j < columns; ++j) next = larger(next, s[j].f);
+  std::vector<double> weights(columns);
+  auto sum_above = [&](double u) {
+    double sum = 0;
+    for (size_t j = 0; j < columns; ++j) sum += weights[j] = std::exp(scale * (s[j].f - u));
+    return sum;
+  };
+  if (guess && std::isfinite(m.f) && sum_above(m.f) < kMostGuessed)
+    next = m.f;
+  else
+    sum_above(std::isfinite(next) ? next : 0);
+  const double u = std::isfinite(next) ? next : 0;
+  alpha = Scalar::of_float(F32, m.f == -kInfinity ? 0 : std::exp(scale * (m.f - u)));
+  std::vector<double> sums(parts);
+  for (size_t j = 0; j < columns; ++j) {
+    sums[j % parts] += weights[j];
+    p[j] = Scalar::of_float(p[j].dtype, weights[j]);
+  }
+  for (size_t part = 0; part < parts; ++part)
+    l[part] = Scalar::of_float(F32, l[part].f * alpha.f + sums[part]);
+  m = Scalar::of_float(F32, next);
+}
+
 }  // namespace
 
 void run_softmax_step(const Interpreter& at, const Op& op) {
@@ -40,25 +69,15 @@ void run_softmax_step(const Interpreter& at, const Op& op) {
              &l_view = at.view(op.operands[2]), &p_view = at.view(op.operands[3]),
              &alpha_view = at.view(op.operands[4]);
   const double scale = checked_scale(at, op, op.operands[5]);
+  const bool guess = op.operand(6) && !at.integer(op.operands[6]) && at.guesses();
   const size_t rows = static_cast<size_t>(s_view.extents[0]);
   const size_t columns = static_cast<size_t>(s_view.extents[1]);
-  const DType p_type = p_view.base->type.dtype;
   std::vector<Scalar> s = values_of(op, s_view), m = values_of(op, m_view),
-                      l = values_of(op, l_view), p(s.size()), alpha(rows);
-  for (size_t i = 0; i < rows; ++i) {
-    double next = m[i].f;
-    for (size_t j = 0; j < columns; ++j) next = larger(next, s[i * columns + j].f);
-    const double u = std::isfinite(next) ? next : 0;
-    double sum = 0;
-    for (size_t j = 0; j < columns; ++j) {
-      double weight = std::exp(scale * (s[i * columns + j].f - u));
-      sum += weight;
-      p[i * columns + j] = Scalar::of_float(p_type, weight);
-    }
-    alpha[i] = Scalar::of_float(F32, m[i].f == -kInfinity ? 0 : std::exp(scale * (m[i].f - u)));
-    l[i] = Scalar::of_float(F32, l[i].f * alpha[i].f + sum);
-    m[i] = Scalar::of_float(F32, next);
-  }
+                      l = values_of(op, l_view), p(s.size(), zero_of(p_view)), alpha(rows);
+  const size_t parts = l.size() / rows;
+  for (size_t i = 0; i < rows; ++i)
+    softmax_row(scale, guess, &s[i * columns], columns, m[i], &l[i * parts], parts, &p[i * columns],
+                alpha[i]);
   scatter(m_view, m);
   scatter(l_view, l);
   scatter(p_view, p);

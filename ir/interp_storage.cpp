@@ -42,6 +42,16 @@ void for_each_index(const Shape& extents, Visit&& visit) {
 
 }  // namespace
 
+Storage new_tile(const Type& type) {
+  Storage tile;
+  tile.type = type;
+  tile.extents = type.shape;
+  tile.strides = Memory::contiguous(nullptr, type.dtype, type.shape).strides;
+  tile.cells.resize(static_cast<size_t>(count(type.shape)));
+  tile.written.assign(tile.cells.size(), 0);
+  return tile;
+}
+
 View View::whole(Storage& base) {
   Shape zero(base.extents.size(), 0);
   return {&base, base.extents, zero, zero, base.extents};

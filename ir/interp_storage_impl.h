@@ -10,6 +10,8 @@
 
 namespace kiln::interp {
 
+struct Slot;
+
 // Who touched an element in the current `parallel`, as stamps that never repeat in a run.
 struct Touch {
   uint64_t writer = 0;
@@ -27,7 +29,9 @@ struct Storage {
   std::vector<uint8_t> written;
   std::vector<Touch> touched;
   bool tracked = false;  // races are looked for
+  Slot* slot = nullptr;  // of a channel, whose payload it is
 };
+Storage new_tile(const Type& type);  // of elements never written
 
 // A rectangle of a storage. An element is inside if every view of the chain and the storage hold
 // it: a slice of a slice does not see past the outer one.

@@ -52,6 +52,11 @@ uint32_t multiply_add(uint32_t a, uint32_t b, uint32_t c) {
   return a * b + c;
 }
 
+bool clears(const Interpreter& at, const Op& op) {
+  if (op.code == OpCode::Gemm) return op.flag("clear");
+  return op.operand(3) && at.integer(op.operands[3]);  // of gemm_async
+}
+
 // T: float for f32, double for f64, uint32_t (which wraps) for i32.
 template <class T>
 void gemm_in(const Interpreter& at, const Op& op) {
@@ -62,8 +67,8 @@ void gemm_in(const Interpreter& at, const Op& op) {
   Matrix shape(c.extents);
   int64_t depth = static_cast<int64_t>(a.size()) / shape.rows;
   std::vector<Scalar> sums =
-      op.flag("clear") ? std::vector<Scalar>(static_cast<size_t>(count(c.extents)), zero(dtype))
-                       : gather(op, c, zero(dtype));
+      clears(at, op) ? std::vector<Scalar>(static_cast<size_t>(count(c.extents)), zero(dtype))
+                     : gather(op, c, zero(dtype));
   for (int64_t i = 0; i < shape.rows; ++i)
     for (int64_t j = 0; j < shape.columns; ++j) {
       Scalar& cell = sums[static_cast<size_t>(i * shape.columns + j)];

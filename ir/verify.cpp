@@ -21,7 +21,8 @@
 //    axis of extent 1; stored to: the loop's extents, every index. Outside, only fragments of
 //    rank 0 are loaded and stored. Never through views.
 // Storage
-//  - A tile is shared or a fragment, of positive static extents, at most 2^24 elements.
+//  - A tile is shared or a fragment, of positive static extents, at most 2^24 elements. Its offset,
+//    if it has one, is 0 to 2^24.
 //  - A slice has its base's space, dtype and rank, and extents above 0 or `?`. † It is not larger
 //    than a static extent, and from a constant index it does not leave one.
 //  - copy: static shapes that agree once extents of 1 are dropped; `pad` is exact in the source's
@@ -39,6 +40,32 @@
 //    dtype, or any two floats; max, min, sum, absmax of numbers, and, or, xor of integers and bool.
 //  - softmax ops: fragments of f32, p a tile of any float; shapes agree; scale is f32, and finite
 //    and above 0 if it is constant.
+//    l of softmax_step may have an axis of parts; `exact` is bool.
+// The late IR
+//  - roles: the last op of a launch's region; an entry of names (different words), warps (1, or a
+//    multiple of 4 up to 32) and registers (a multiple of 8, 24 to 256) a region. The launch's
+//    warps, if given, are those of the roles in whole warpgroups, at most 32. The roles' registers
+//    are not more than a launch of so many threads gets: min(256, 65536 / threads) in steps of 8,
+//    each.
+//  - A role names no tile from outside. Of 1 warp, it has no fragment but scalar variables, and
+//  only
+//    asynchronous copies and stores move tiles. Layouts have the role's warps.
+//  - loop: an exit_if directly in its region, where alone an exit_if stands.
+//  - channel: directly in the launch's region; one role pushes, another pops; 1 to 4096 slots, a
+//    message of name:bool and name:i32; offset a multiple of 1024, control of 16. Rings, control,
+//    and tiles of different roles, where they have places, lie apart and in the launch's memory.
+//  - A push ends in the region where it began, before another of the channel begins, and before the
+//    region or the loop around it is left. push_end has all fields of the message or none.
+//  - Slots: of pop or held for message and release, of push_begin for push_end and copy_async; not
+//    used in the region after push_end or release.
+//  - copy_async, store_async: as copy, of one dtype, from global to a slot, from shared to global.
+//    `split = warps`: the rows are a multiple of the agent's warps.
+//  - gemm_async: as gemm, b shared. Awaited once, or by the await of one begun later, in its region
+//    and before a loop in it begins or is left. Until then c is named by gemm_async only, as c; a
+//    and b are not written, nor a slot of them released.
+//  - In a role of several warps, a shared tile with a layout that threads wrote is read after a
+//    barrier only, but by store_async.
+//  - next_tile: i32; the counter is a tensor i32[1].
 // Scalars
 //  - Operands agree in dtype, and the result has it, but for compare (bool), select and cast.
 //  - A const is exactly representable in its type.
@@ -186,6 +213,9 @@ void Verifier::check_op(OpId id, bool top) {
   if (op.code == OpCode::Parallel) law_.parallel = &op;
   for (RegionId region : op.regions) check_region(region, false);
   law_.parallel = outer;
+  if (op.code != OpCode::Launch) return;
+  check_agents(law_, op);
+  check_order(law_, op);
 }
 
 void Verifier::check_alone(OpId id, bool top) const {
@@ -258,11 +288,10 @@ void Verifier::check_operands(const Op& op) const {
     const Type& type = kernel_.type(value);
     const Expected expected = expected_operand(op, i);
     if (!expected.holds(type))
-      law_.fail(op,
-                fmt::format("{}: expected {}, got {}", operand_name(op, i), expected.words,
-                            str(type)),
-                expected.holds(Type::scalar(I32)) && type.is_storage() ? "load an element of it"
-                                                                       : "");
+      law_.fail(
+          op,
+          fmt::format("{}: expected {}, got {}", operand_name(op, i), expected.words, str(type)),
+          expected.holds(Type::scalar(I32)) && type.is_storage() ? "load an element of it" : "");
   }
 }
 
@@ -381,6 +410,22 @@ void Verifier::check_rules(const Op& op) const {
     case OpCode::SoftmaxStep:
     case OpCode::ScaleRows:
     case OpCode::SoftmaxFinish: return check_softmax(law_, op);
+    case OpCode::Roles:
+    case OpCode::Loop:
+    case OpCode::ExitIf:
+    case OpCode::Channel:
+    case OpCode::PushBegin:
+    case OpCode::PushEnd:
+    case OpCode::Pop:
+    case OpCode::Held:
+    case OpCode::Message:
+    case OpCode::Release:
+    case OpCode::CopyAsync:
+    case OpCode::StoreAsync:
+    case OpCode::AwaitStores:
+    case OpCode::GemmAsync:
+    case OpCode::Await:
+    case OpCode::NextTile: return check_late(law_, op);
     default: return check_scalar(law_, op);
   }
 }

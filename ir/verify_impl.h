@@ -24,15 +24,31 @@ struct Law {
   void require_layout(const Op& op, const Shape& shape, Space space) const;
 };
 
+inline constexpr int64_t kWarpsPerGroup = 4;  // a warpgroup: what roles are made of
+inline constexpr int64_t kMostWarps = 32;     // CUDA C++ Programming Guide: 1024 threads a block
+inline constexpr int64_t kNoPlace = -1;       // the default of `offset` and `control`
+
 std::string operand_name(const Op& op, size_t operand);
 std::string brief(const Type& type);  // "64x128 f16"
+
+std::string on_line(const Op& op);  // "on line 12"
+std::vector<std::string> role_names(const Op& roles);
+
+void require_tile_extents(const Law& law, const Op& op);  // of the result: positive, not too many
+void require_place(const Law& law, const Op& op, const char* attribute);  // a number of bytes
+void require_copy_shapes(const Law& law, const Op& op);  // static; agree but for extents of 1
 
 // Rules of single ops whose operands, attributes and regions have the right number and kind.
 void check_interface(const Law& law, const Op& op);  // dim, param, tensor, launch
 void check_structure(const Law& law, const Op& op);  // for, selected, if, parallel
 void check_storage(const Law& law, const Op& op);    // alloc, slice, copy, fill, load, store
-void check_tile_op(const Law& law, const Op& op);    // gemm, reduce
+void check_tile_op(const Law& law, const Op& op);    // gemm, gemm_async, reduce
 void check_softmax(const Law& law, const Op& op);    // softmax_step, scale_rows, softmax_finish
 void check_scalar(const Law& law, const Op& op);
+void check_late(const Law& law, const Op& op);  // roles … next_tile
+
+// Rules of a launch as a whole, whose ops keep the rules of single ops.
+void check_agents(const Law& law, const Op& launch);  // roles, channels, loops
+void check_order(const Law& law, const Op& launch);   // pushes, slots, tokens; barriers in roles
 
 }  // namespace kiln

@@ -9,21 +9,14 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kMostTileElements = int64_t{1} << 24;
+constexpr int64_t kMostShared = int64_t{1} << 24;  // bytes; no GPU has as much
 
 void check_alloc(const Law& law, const Op& op) {
   const Type& type = law.type(op.result);
   if (type.space != Space::Shared && type.space != Space::Fragment)
     law.fail(op, fmt::format("expected a shared tile or a fragment, got {}", str(type)));
-  int64_t elements = 1;
-  for (int64_t extent : type.shape) {
-    if (extent < 1)
-      law.fail(op, fmt::format("expected positive constant extents, got {}", str(type)),
-               "the shape of a tile is known when the kernel is built");
-    if (extent > kMostTileElements / elements)
-      law.fail(op,
-               fmt::format("expected at most {} elements, got {}", kMostTileElements, str(type)));
-    elements *= extent;
-  }
+  require_tile_extents(law, op);
+  require_place(law, op, "offset");
   law.require_layout(op, type.shape, type.space);
 }
 
@@ -63,14 +56,8 @@ void require_static(const Law& law, const Op& op, size_t operand) {
 }
 
 void check_copy(const Law& law, const Op& op) {
-  require_static(law, op, 0);
-  require_static(law, op, 1);
-  const Type &from = law.type(op.operands[0]), &to = law.type(op.operands[1]);
-  if (without_units(from.shape) != without_units(to.shape))
-    law.fail(
-        op,
-        fmt::format("shapes differ: the source is {}, the destination {}", brief(from), brief(to)),
-        "shapes agree once extents of 1 are dropped");
+  require_copy_shapes(law, op);
+  const Type& from = law.type(op.operands[0]);
   const double pad = op.real("pad");
   const Scalar stored = convert(Scalar::of_float(F64, pad), from.dtype);
   const double back = convert(stored, F64).f;
@@ -138,6 +125,37 @@ void check_element(const Law& law, const Op& op, size_t base_operand) {
 }
 
 }  // namespace
+
+void require_tile_extents(const Law& law, const Op& op) {
+  const Type& type = law.type(op.result);
+  int64_t elements = 1;
+  for (int64_t extent : type.shape) {
+    if (extent < 1)
+      law.fail(op, fmt::format("expected positive constant extents, got {}", str(type)),
+               "the shape of a tile is known when the kernel is built");
+    if (extent > kMostTileElements / elements)
+      law.fail(op,
+               fmt::format("expected at most {} elements, got {}", kMostTileElements, str(type)));
+    elements *= extent;
+  }
+}
+
+void require_place(const Law& law, const Op& op, const char* attribute) {
+  const int64_t at = op.integer(attribute);
+  if (at != kNoPlace && (at < 0 || at > kMostShared))
+    law.fail(op, fmt::format("{}: expected 0 to {}, got {}", attribute, kMostShared, at));
+}
+
+void require_copy_shapes(const Law& law, const Op& op) {
+  require_static(law, op, 0);
+  require_static(law, op, 1);
+  const Type &from = law.type(op.operands[0]), &to = law.type(op.operands[1]);
+  if (without_units(from.shape) != without_units(to.shape))
+    law.fail(
+        op,
+        fmt::format("shapes differ: the source is {}, the destination {}", brief(from), brief(to)),
+        "shapes agree once extents of 1 are dropped");
+}
 
 void check_storage(const Law& law, const Op& op) {
   switch (op.code) {

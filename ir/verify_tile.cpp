@@ -150,18 +150,23 @@ void check_scale(const Law& law, const Op& op, size_t operand) {
 
 void check_softmax_step(const Law& law, const Op& op) {
   const int64_t rows = require_rows(law, op, 0);
-  for (size_t operand : {1, 2, 4}) require_tile(law, op, operand, {rows});
+  for (size_t operand : {1, 4}) require_tile(law, op, operand, {rows});
+  const Type& sums = law.type(op.operands[2]);  // parts of a row's sum have an axis of their own
+  require_tile(law, op, 2, sums.rank() == 2 ? Shape{rows, sums.shape[1]} : Shape{rows});
   const Type &s = law.type(op.operands[0]), &p = law.type(op.operands[3]);
   if (p.kind != Kind::Tile || p.shape != s.shape || !is_float(p.dtype))
     law.fail(op, fmt::format("'p': expected a tile of floats of shape {}, got {}", str(s.shape),
                              str(p)));
   check_scale(law, op, 5);
+  if (op.operand(6) && law.type(op.operands[6]) != Type::scalar(Bool))
+    law.fail(op, fmt::format("'exact': expected bool, got {}", str(law.type(op.operands[6]))),
+             "compare it with something");
 }
 
 }  // namespace
 
 void check_tile_op(const Law& law, const Op& op) {
-  return op.code == OpCode::Gemm ? check_gemm(law, op) : check_reduce(law, op);
+  return op.code == OpCode::Reduce ? check_reduce(law, op) : check_gemm(law, op);
 }
 
 void check_softmax(const Law& law, const Op& op) {

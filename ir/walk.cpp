@@ -46,6 +46,15 @@ std::vector<int> use_counts(const Kernel& kernel) {
   return counts;
 }
 
+const Op* first_late_op(const Kernel& kernel) {
+  const Op* found = nullptr;
+  walk(kernel, kernel.body, [&](OpId id) {
+    const Op& op = kernel.op(id);
+    if (!found && op.code >= OpCode::Roles && op.code <= OpCode::NextTile) found = &op;
+  });
+  return found;
+}
+
 std::vector<Access> accesses(const Kernel& kernel, const Op& op) {
   std::vector<Access> found;
   const OpInfo& row = info(op.code);

@@ -39,6 +39,9 @@ void replace_uses(Kernel& kernel, const ValueMap& map);
 
 std::vector<int> use_counts(const Kernel& kernel);  // by value id, over the ops reachable from body
 
+// The first op of the late IR (ops.def), in whose kernels everything is scheduled; null if none.
+const Op* first_late_op(const Kernel& kernel);
+
 // What an op does to the storage it names, views resolved to their base.
 struct Access {
   Value base;

@@ -1,7 +1,8 @@
 // Marks what contributes to a tensor, then drops the rest. A write to a tile contributes if
 // something that contributes reads the tile: a tile that only feeds itself goes as well. Launches
 // and the interface stay: they are the kernel's shape to its callers. So do barriers and waits, and
-// the cp_async copies that waits count.
+// the cp_async copies that waits count, and in the late IR all that another role may wait for. What
+// is written to a slot of a channel is read under other names.
 #include <unordered_map>
 #include <unordered_set>
 
@@ -40,7 +41,8 @@ class Marker {
       for (const Access& access : accesses(kernel_, op)) {
         if (access.effect == Effect::Read) continue;
         writers_[access.base.id].push_back(id);
-        contributes |= kernel_.type(access.base).space == Space::Global;
+        contributes |= kernel_.type(access.base).space == Space::Global ||
+                       channel_of(kernel_, access.base) != nullptr;
       }
       if (contributes) mark(id);
       for (RegionId inner : op.regions) survey(inner, id);
@@ -54,7 +56,17 @@ class Marker {
       case OpCode::Tensor:
       case OpCode::Launch:
       case OpCode::Barrier:
-      case OpCode::WaitCopies: return true;
+      case OpCode::WaitCopies:
+      case OpCode::Roles:
+      case OpCode::Loop:
+      case OpCode::ExitIf:
+      case OpCode::Channel:
+      case OpCode::PushBegin:
+      case OpCode::PushEnd:
+      case OpCode::Pop:
+      case OpCode::Release:
+      case OpCode::AwaitStores:
+      case OpCode::Await: return true;
       case OpCode::Copy: return op.word("instruction") == "cp_async";
       default: return false;
     }

@@ -56,10 +56,17 @@ class Expansion {
     });
 
     reduce("sum", unrounded, row);
-    build_.parallel(rows, [&](Index i) {
-      Value sum = build_.load(l, {i[0]});
+    // Where l has parts, the first takes the whole sum.
+    build_.parallel(kernel_.type(l).shape, [&](Index i) {
+      const std::vector<Value> at(i.begin(), i.end());
+      Value sum = build_.load(l, at);
       Value kept = mul(sum, build_.load(alpha, {i[0]}));
-      build_.store(build_.binary(OpCode::Add, kept, build_.load(row, {i[0]})), l, {i[0]});
+      Value added = build_.binary(OpCode::Add, kept, build_.load(row, {i[0]}));
+      if (i.size() > 1) {
+        Value first = build_.compare("eq", i[1], build_.constant(I32, 0));
+        added = build_.select(first, added, kept);
+      }
+      build_.store(added, l, at);
     });
   }
 

@@ -16,7 +16,7 @@ class Hoister {
     for (Value arg : kernel_.region(id).args) level_[arg.id] = innermost();
     for (OpId op_id : std::vector<OpId>(kernel_.region(id).ops)) {
       const Op& op = kernel_.op(op_id);
-      for (RegionId inner : op.regions) region(inner, op.code != OpCode::If);
+      for (RegionId inner : op.regions) region(inner, repeats(op));
       size_t level = info(op.code).pure ? home(op) : innermost();
       open_[level].ops.push_back(op_id);
       if (op.result) level_[op.result.id] = level;
@@ -27,6 +27,11 @@ class Hoister {
 
  private:
   static constexpr size_t kLaunch = 1;  // level of a launch's region; the top level is the host's
+
+  // Does it run its regions again and again? Out of others nothing is gained by moving.
+  static bool repeats(const Op& op) {
+    return op.code != OpCode::If && op.code != OpCode::ExitIf && op.code != OpCode::Roles;
+  }
 
   size_t innermost() const { return open_.size() - 1; }
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "ir/error.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "ir/walk.h"
 #include "passes/passes.h"
 
 namespace kiln {
@@ -26,6 +28,23 @@ void verify_after(const Kernel& kernel, const Pass& pass) {
     throw InternalError(error.loc(),
                         fmt::format("pass '{}' broke the kernel: {}", pass.name, error.message()));
   }
+}
+
+bool is_in(const std::vector<Pass>& passes, std::string_view name) {
+  return std::any_of(passes.begin(), passes.end(),
+                     [&](const Pass& pass) { return pass.name == name; });
+}
+
+// The passes of the GPU tier know neither roles nor asynchrony, and would spoil what was chosen.
+void require_unscheduled(const Kernel& kernel, std::span<const Pass> passes) {
+  const Op* late = first_late_op(kernel);
+  if (!late) return;
+  for (const Pass& pass : passes)
+    if (is_in(pipeline_for(Tier::Sm80), pass.name) && !is_in(pipeline_for(Tier::Host), pass.name))
+      throw UserError(late->loc,
+                      fmt::format("{}: a kernel with this op is scheduled already; expected one "
+                                  "that pass '{}' is to schedule",
+                                  info(late->code).name, pass.name));
 }
 
 PassRun timed(Kernel& kernel, const Pass& pass) {
@@ -111,8 +130,14 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
   throw InternalError("no such tier");
 }
 
+std::vector<Pass> passes_for(const Kernel& kernel, Tier tier) {
+  if (!first_late_op(kernel)) return pipeline_for(tier);
+  return tier == Tier::Host ? passes({"expand_online_softmax"}) : std::vector<Pass>{};
+}
+
 void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options) {
   verify(kernel);
+  require_unscheduled(kernel, passes);
   const bool verify_each = options.verify_each || kAlwaysVerify;
   const Kernel before = verify_each ? Kernel() : kernel;
   std::string text = options.after_each ? print(kernel) : "";

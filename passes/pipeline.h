@@ -21,7 +21,10 @@ struct Pass {
 
 const std::vector<Pass>& all_passes();             // by name, for `kiln opt`
 const std::vector<Pass>& pipeline_for(Tier tier);  // in order
-const Pass& pass_named(std::string_view name);     // UserError listing the names
+// Those of the kernel's tier. A kernel of the late IR is scheduled already: a GPU takes it as it
+// is, the host needs its softmax expanded.
+std::vector<Pass> passes_for(const Kernel& kernel, Tier tier);
+const Pass& pass_named(std::string_view name);  // UserError listing the names
 
 struct PassRun {
   std::string_view name;
@@ -34,7 +37,7 @@ struct PassOptions {
   std::function<void(const PassRun&, const Kernel&)> after_each;
 };
 // Verifies, runs the passes in order, verifies. A failure after a pass is an InternalError naming
-// it.
+// it. UserError if a pass that spreads work over threads meets the late IR, where that is done.
 void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options = {});
 
 // Changes when the list of passes or their order does; part of cache keys.

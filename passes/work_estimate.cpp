@@ -69,15 +69,25 @@ WorkEstimate WorkEstimate::times(double rounds) const {
 WorkEstimate estimate_work(const Kernel& kernel, const Op& op) {
   WorkEstimate work;
   switch (op.code) {
-    case OpCode::Gemm: {
+    case OpCode::Gemm:
+    case OpCode::GemmAsync: {
       const GemmShape shape = gemm_shape(kernel, op);
       work.flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                    static_cast<double>(shape.k);
       return work;
     }
-    case OpCode::Copy: return copy_work(kernel, op);
+    case OpCode::Copy:
+    case OpCode::CopyAsync:
+    case OpCode::StoreAsync: return copy_work(kernel, op);
     case OpCode::Parallel: return parallel_work(kernel, op);
     case OpCode::Reduce:
+      work.elements = static_cast<double>(count(kernel.type(op.operands[0]).shape));
+      return work;
+    case OpCode::SoftmaxStep:  // scaled, exponentiated, added up
+      work.exponentials = static_cast<double>(count(kernel.type(op.operands[0]).shape));
+      work.elements = 3 * work.exponentials;
+      return work;
+    case OpCode::ScaleRows:
       work.elements = static_cast<double>(count(kernel.type(op.operands[0]).shape));
       return work;
     default: return work;

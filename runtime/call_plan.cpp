@@ -149,36 +149,54 @@ class CallPlan::Maker {
   }
 
   void add_launch(const Op& op, const std::vector<Slot>& slots) {
-    LaunchPlan plan{{kNone, kNone, kNone}, {}};
+    LaunchPlan plan{{kNone, kNone, kNone}, {}, {}};
     for (size_t axis = 0; axis < op.operands.size(); ++axis)
       plan.grid[axis] = number(op.operands[axis]);
-    for (const Slot& slot : slots) plan.slots.push_back(source(slot));
+    for (const Slot& slot : slots) {
+      if (slot.kind != Slot::Kind::Map) {
+        plan.slots.push_back(source(slot));
+      } else if (plan.slots.empty()) {
+        plan.maps.push_back(map_source(slot));
+      } else {
+        throw InternalError(fmt::format("{}: a map after other slots", kernel_.name));
+      }
+    }
     plan_.launches_.push_back(std::move(plan));
   }
 
+  InternalError unknown(const Slot& slot) const {
+    return InternalError(fmt::format("{}: the code asks for '{}', which the kernel does not have",
+                                     kernel_.name, slot.name));
+  }
+
   Source source(const Slot& slot) const {
-    const auto unknown = [&] {
-      return InternalError(fmt::format("{}: the code asks for '{}', which the kernel does not have",
-                                       kernel_.name, slot.name));
-    };
     if (slot.kind == Slot::Kind::Dim) {
       const int value = value_of_name(slot.name);
-      if (!plan_.signature_.has_dim(slot.name) || value == kNone) throw unknown();
+      if (!plan_.signature_.has_dim(slot.name) || value == kNone) throw unknown(slot);
       return {slot.kind, value, 0};
     }
     if (slot.kind == Slot::Kind::Param) {
       const ParamInfo* param = plan_.signature_.param(slot.name);
-      if (!param) throw unknown();
+      if (!param) throw unknown(slot);
       return {slot.kind, static_cast<int>(param - plan_.signature_.params().data()), 0};
     }
+    const auto [tensor, plan] = tensor_of(slot);
+    if (slot.kind == Slot::Kind::Stride && slot.axis >= static_cast<int>(plan->axes.size()))
+      throw unknown(slot);
+    return {slot.kind, tensor, slot.axis};
+  }
+
+  MapSource map_source(const Slot& slot) const {
+    const auto [tensor, plan] = tensor_of(slot);
+    return {slot.map, tensor, slot.name, plan->dtype, static_cast<int>(plan->axes.size())};
+  }
+
+  std::pair<int, const TensorPlan*> tensor_of(const Slot& slot) const {
     auto it = tensor_indices_.find(slot.name);
-    if (it == tensor_indices_.end()) throw unknown();
+    if (it == tensor_indices_.end()) throw unknown(slot);
     const size_t index = static_cast<size_t>(it->second), inputs = plan_.tensors_.size();
-    const TensorPlan& tensor =
-        index < inputs ? plan_.tensors_[index] : plan_.workspaces_[index - inputs];
-    if (slot.kind == Slot::Kind::Stride && slot.axis >= static_cast<int>(tensor.axes.size()))
-      throw unknown();
-    return {slot.kind, it->second, slot.axis};
+    return {it->second,
+            index < inputs ? &plan_.tensors_[index] : &plan_.workspaces_[index - inputs]};
   }
 
   CallPlan& plan_;
@@ -316,12 +334,13 @@ void CallPlan::place_workspaces(void* memory, Frame& frame) const {
 }
 
 void CallPlan::fill_slots(size_t launch, const CallArguments& arguments, const Frame& frame,
-                          uint64_t* slots) const {
+                          uint64_t* parameters) const {
+  const LaunchPlan& plan = launches_[launch];
   const auto tensor = [&](int index) -> const Memory& {
-    const size_t i = static_cast<size_t>(index);
-    return i < tensors_.size() ? *arguments.tensors[i] : frame.workspaces[i - tensors_.size()];
+    return tensor_of(index, arguments, frame);
   };
-  for (const Source& source : launches_[launch].slots) {
+  uint64_t* slots = parameters + kMapWords * plan.maps.size();
+  for (const Source& source : plan.slots) {
     uint64_t value = 0;
     switch (source.kind) {
       case Slot::Kind::Pointer:
@@ -337,6 +356,7 @@ void CallPlan::fill_slots(size_t launch, const CallArguments& arguments, const F
       case Slot::Kind::Param:
         store_element(arguments.params[static_cast<size_t>(source.index)], &value);
         break;
+      case Slot::Kind::Map: break;  // not among these
     }
     *slots++ = value;
   }

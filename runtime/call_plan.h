@@ -50,9 +50,27 @@ class CallPlan {
   std::array<int64_t, 3> grid(size_t launch, const Frame& frame) const;
   uint64_t workspace_bytes(const Frame& frame) const;  // 0: it needs none
   void place_workspaces(void* memory, Frame& frame) const;
-  size_t slot_count(size_t launch) const { return launches_[launch].slots.size(); }
+  // A launch's parameters, in words of 8 bytes: first its maps (codegen/abi.h), which the caller
+  // makes, then what fill_slots puts behind them.
+  size_t parameter_words(size_t launch) const {
+    return kMapWords * launches_[launch].maps.size() + launches_[launch].slots.size();
+  }
   void fill_slots(size_t launch, const CallArguments& arguments, const Frame& frame,
-                  uint64_t* slots) const;
+                  uint64_t* parameters) const;
+  static constexpr size_t kMapWords = kTensorMapBytes / sizeof(uint64_t);
+  struct MapSource {
+    TensorMap map;
+    int tensor;  // for tensor_of()
+    std::string name;
+    DType dtype;
+    int rank;
+    bool operator==(const MapSource&) const = default;
+  };
+  const std::vector<MapSource>& maps(size_t launch) const { return launches_[launch].maps; }
+  const Memory& tensor_of(int tensor, const CallArguments& arguments, const Frame& frame) const {
+    const auto i = static_cast<size_t>(tensor);
+    return i < tensors_.size() ? *arguments.tensors[i] : frame.workspaces[i - tensors_.size()];
+  }
 
   // Arguments by position from bindings by name. UserError naming what is missing.
   struct Positional {
@@ -90,7 +108,8 @@ class CallPlan {
   };
   struct LaunchPlan {
     std::array<int, 3> grid;  // values, or kNone for 1
-    std::vector<Source> slots;
+    std::vector<MapSource> maps;
+    std::vector<Source> slots;  // the others
   };
   class Maker;
 

@@ -108,6 +108,32 @@ enum class JitOption : int {
   LogVerbose = 12,
 };
 
+// A tensor map: how the GPU's copy engine (TMA) goes through a tensor, for the driver to fill in.
+struct alignas(64) EncodedMap {
+  uint64_t words[16];
+};
+
+enum class MapDType : int {
+  U8 = 0,
+  U16 = 1,
+  U32 = 2,
+  I32 = 3,
+  U64 = 4,
+  I64 = 5,
+  F16 = 6,
+  F32 = 7,
+  F64 = 8,
+  BF16 = 9,
+};
+
+enum class MapInterleave : int { None = 0 };
+
+enum class MapSwizzle : int { None = 0, Bytes32 = 1, Bytes64 = 2, Bytes128 = 3 };
+
+enum class MapPromotion : int { None = 0, Bytes64 = 1, Bytes128 = 2, Bytes256 = 3 };
+
+enum class MapFill : int { Zeros = 0 };
+
 // Keys of the `extra` list of a launch, which the end marker closes.
 inline void* const kParamBufferPointer = reinterpret_cast<void*>(uintptr_t{1});
 inline void* const kParamBufferSize = reinterpret_cast<void*>(uintptr_t{2});

@@ -8,6 +8,7 @@
 
 #include "ir/canon.h"
 #include "ir/error.h"
+#include "ir/walk.h"
 #include "passes/gpu_target.h"
 #include "runtime/cache.h"
 #include "runtime/cuda_error.h"
@@ -32,6 +33,14 @@ void check_arch(const cuda::Context& context, const GpuTarget& target) {
   throw UserError(fmt::format("{} is sm_{}: it cannot run code for {}", context.text(), capability,
                               target.name),
                   fmt::format("{} or older", gpu_target_for(capability).name));
+}
+
+// The architecture that a device's code for the kernel is made for: its own, unless the kernel is
+// scheduled for one that the GPU can run too, as sm_90a beside sm_90.
+std::string arch_of(const cuda::Context& context, const Kernel& kernel, const std::string& own) {
+  if (kernel.target.empty() || kernel.target == own || !first_late_op(kernel)) return own;
+  check_arch(context, gpu_target(kernel.target));
+  return kernel.target;
 }
 
 // Where ptxas makes the code rather than the driver: the cubin, from the disk cache if it can.
@@ -129,12 +138,13 @@ void CudaDevice::synchronize() {
 }
 
 std::unique_ptr<CudaExecutable> CudaDevice::load(const Kernel& kernel, GpuCode code) {
-  auto module = load_code(context(), code, gpu_target(target_), kernel.name);
+  const GpuTarget& target = gpu_target(arch_of(context(), kernel, target_));
+  auto module = load_code(context(), code, target, kernel.name);
   return std::make_unique<CudaExecutable>(shared_, kernel, std::move(code), std::move(module));
 }
 
 std::unique_ptr<CudaExecutable> CudaDevice::load_cached(const Kernel& kernel) {
-  auto code = cached_gpu_code(kernel, target_);
+  auto code = cached_gpu_code(kernel, arch_of(context(), kernel, target_));
   if (!code) return nullptr;
   try {
     return load(kernel, std::move(*code));
@@ -149,7 +159,7 @@ std::unique_ptr<Executable> CudaDevice::compile(const Kernel& kernel) {
   if (executable) {
     count_disk_load(watch.lap_ms());
   } else {
-    CompiledPtx compiled = compile_for_gpu(kernel, target_);
+    CompiledPtx compiled = compile_for_gpu(kernel, arch_of(context(), kernel, target_));
     watch.lap_ms();
     executable = load(kernel, std::move(compiled.code));
     count_compilation(compiled.passes_ms, compiled.codegen_ms, watch.lap_ms());

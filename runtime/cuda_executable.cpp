@@ -14,19 +14,18 @@
 namespace kiln {
 namespace {
 
-constexpr size_t kMostSlots = 512;  // 4 KiB of parameters, which every GPU and driver takes
-
 CallPlan make_plan(const Kernel& kernel, const GpuCode& code) {
   std::vector<std::vector<Slot>> slots;
-  for (const GpuLaunch& launch : code.launches) {
-    if (launch.slots.size() > kMostSlots)
-      throw UserError(fmt::format("{}: a launch takes {} pointers, strides, dims and params; "
-                                  "expected at most {}",
-                                  kernel.name, launch.slots.size(), kMostSlots),
-                      "give it fewer tensors");
-    slots.push_back(launch.slots);
-  }
-  return CallPlan(Signature(std::make_shared<const Kernel>(kernel)), slots);
+  for (const GpuLaunch& launch : code.launches) slots.push_back(launch.slots);
+  CallPlan plan(Signature(std::make_shared<const Kernel>(kernel)), slots);
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (const size_t words = plan.parameter_words(i); words > cuda::kMostParameterWords)
+      throw UserError(
+          fmt::format("{}: a launch takes {} bytes of pointers, strides, dims, params and tensor "
+                      "maps; expected at most {}",
+                      kernel.name, 8 * words, 8 * cuda::kMostParameterWords),
+          "give it fewer tensors");
+  return plan;
 }
 
 // A thread calls one kernel at a time, so one frame serves all its kernels.
@@ -66,7 +65,31 @@ CudaExecutable::CudaExecutable(CudaShared& shared, const Kernel& kernel, GpuCode
     tensor_texts_.push_back(fmt::format("{}: {}", kernel.name, tensor.name));
   for (const GpuLaunch& launch : code_.launches)
     functions_.emplace_back(module, launch.entry, launch.shared_bytes);
+  make_mappers(kernel);
   complaint_ = complaint_of(*module, functions_);
+}
+
+void CudaExecutable::make_mappers(const Kernel& kernel) {
+  const auto& tensors = plan_.signature().tensors();
+  for (size_t i = 0; i < functions_.size(); ++i) {
+    std::vector<cuda::TensorMapper>& made = mappers_.emplace_back();
+    for (const CallPlan::MapSource& source : plan_.maps(i)) {
+      const auto tensor = static_cast<size_t>(source.tensor);
+      const bool written = tensor >= tensors.size() || tensors[tensor].written();
+      made.emplace_back(context(), fmt::format("{}: {}", kernel.name, source.name), source.dtype,
+                        source.rank, source.map, written);
+    }
+  }
+}
+
+// The parameters of an entered call. Only what is passed is written.
+void CudaExecutable::fill(size_t launch, const CallArguments& arguments,
+                          const CallPlan::Frame& frame, uint64_t* parameters) const {
+  plan_.fill_slots(launch, arguments, frame, parameters);
+  const std::vector<cuda::TensorMapper>& mappers = mappers_[launch];
+  for (size_t i = 0; i < mappers.size(); ++i)
+    mappers[i](plan_.tensor_of(plan_.maps(launch)[i].tensor, arguments, frame),
+               parameters + i * CallPlan::kMapWords);
 }
 
 void CudaExecutable::check_pointers(const CallArguments& arguments) const {
@@ -100,11 +123,12 @@ void CudaExecutable::launch(const CallArguments& arguments, cuda::CUstream strea
     plan_.place_workspaces(workspace, call);
   }
   for (size_t i = 0; i < functions_.size(); ++i) {
-    std::array<uint64_t, kMostSlots> slots;  // not initialised: only what is filled is passed
-    plan_.fill_slots(i, arguments, call, slots.data());
-    cuda::launch(functions_[i],
-                 {.grid = plan_.grid(i, call), .block = {code_.launches[i].threads, 1, 1}}, stream,
-                 std::as_bytes(std::span(slots.data(), plan_.slot_count(i))));
+    const std::array<int64_t, 3> grid = plan_.grid(i, call);
+    alignas(kTensorMapAlignment) std::array<uint64_t, cuda::kMostParameterWords> parameters;
+    fill(i, arguments, call, parameters.data());
+    cuda::launch(functions_[i], {.grid = grid, .block = {code_.launches[i].threads, 1, 1}}, stream,
+                 std::as_bytes(std::span(parameters.data(), plan_.parameter_words(i))),
+                 plan_.maps(i).size());
   }
 }
 

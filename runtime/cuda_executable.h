@@ -14,6 +14,7 @@
 #include "runtime/compile.h"
 #include "runtime/cuda_launch.h"
 #include "runtime/cuda_memory.h"
+#include "runtime/cuda_tensor_map.h"
 #include "runtime/cuda_workspace.h"
 
 namespace kiln {
@@ -58,6 +59,9 @@ class CudaExecutable : public Executable {
   const std::string& complaint() const { return complaint_; }
 
  private:
+  void make_mappers(const Kernel& kernel);
+  void fill(size_t launch, const CallArguments& arguments, const CallPlan::Frame& frame,
+            uint64_t* parameters) const;
   void check_pointers(const CallArguments& arguments) const;
   void check_workspace(const void* workspace) const;
 
@@ -68,6 +72,7 @@ class CudaExecutable : public Executable {
   std::vector<std::string> tensor_texts_;  // "softmax: x"
   std::string workspace_text_;
   std::vector<cuda::Function> functions_;
+  std::vector<std::vector<cuda::TensorMapper>> mappers_;  // of each launch
   std::string complaint_;
 };
 

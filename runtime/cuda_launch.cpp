@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
+#include "codegen/abi.h"
 #include "ir/error.h"
 #include "runtime/cuda_error.h"
 
@@ -34,10 +37,20 @@ std::string text(const LaunchShape& shape) {
           function.dynamic_shared() + attributes.static_shared, params));
 }
 
+// Where each parameter lies.
+void list_parameters(std::span<const std::byte> params, size_t maps, std::span<void*> list) {
+  auto* at = const_cast<std::byte*>(params.data());
+  const std::byte* end = at + params.size();
+  for (size_t i = 0; at < end; ++i) {
+    list[i] = at;
+    at += i < maps ? kTensorMapBytes : sizeof(uint64_t);
+  }
+}
+
 }  // namespace
 
 void launch(const Function& function, const LaunchShape& shape, CUstream stream,
-            std::span<const std::byte> params) {
+            std::span<const std::byte> params, size_t maps) {
   const auto& [x, y, z] = shape.grid;
   if (x == 0 || y == 0 || z == 0) return;
   if (x < 0 || x > kMaxGrid[0] || y < 0 || y > kMaxGrid[1] || z < 0 || z > kMaxGrid[2])
@@ -47,15 +60,20 @@ void launch(const Function& function, const LaunchShape& shape, CUstream stream,
   context.note_kernel(function.name());
   // One packed buffer rather than an array of pointers to parameters: the caller has the bytes
   // together anyway, and the driver copies them in one piece instead of walking a list of
-  // parameters whose sizes it must look up.
+  // parameters whose sizes it must look up. Not so with maps: seen with driver 580, a buffer whose
+  // first parameter is aligned to 64 arrives 48 bytes before where the code looks for it.
   size_t bytes = params.size();
-  void* extra[] = {kParamBufferPointer, const_cast<std::byte*>(params.data()), kParamBufferSize,
-                   &bytes, kParamEnd};
+  void* buffer[] = {kParamBufferPointer, const_cast<std::byte*>(params.data()), kParamBufferSize,
+                    &bytes, kParamEnd};
+  std::array<void*, kMostParameterWords> list;
+  if (maps > 0) list_parameters(params, maps, list);
+  void** one_by_one = maps > 0 ? list.data() : nullptr;
+  void** extra = maps > 0 ? nullptr : buffer;
   const Result result = api().launch_kernel(
       function.handle(), static_cast<unsigned>(x), static_cast<unsigned>(y),
       static_cast<unsigned>(z), static_cast<unsigned>(shape.block[0]),
       static_cast<unsigned>(shape.block[1]), static_cast<unsigned>(shape.block[2]),
-      static_cast<unsigned>(function.dynamic_shared()), stream, nullptr, extra);
+      static_cast<unsigned>(function.dynamic_shared()), stream, one_by_one, extra);
   if (result != Result::Success) [[unlikely]]
     refuse(function, shape, result, bytes);
 }

@@ -15,9 +15,11 @@ struct LaunchShape {
 };
 
 // Queues the kernel on the caller's stream and returns; may be captured into a graph. `params` are
-// the PTX's parameters in order, each at a multiple of its alignment. An empty grid runs nothing.
+// the PTX's parameters in order: `maps` tensor maps (codegen/abi.h) aligned as they must be, then
+// words of 8 bytes, at most kMostParameterWords in all. An empty grid runs nothing.
 // UserError if the grid is too large; DeviceError naming the kernel if the driver refuses.
 void launch(const Function& function, const LaunchShape& shape, CUstream stream,
-            std::span<const std::byte> params);
+            std::span<const std::byte> params, size_t maps = 0);
+inline constexpr size_t kMostParameterWords = 512;  // 4 KiB, what every device takes
 
 }  // namespace kiln::cuda

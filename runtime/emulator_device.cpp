@@ -88,7 +88,7 @@ class EmulatedKernel : public Executable {
       const GpuLaunch& launch = code_.launches[i];
       const std::array<int64_t, 3> grid = plan_.grid(i, frame);
       if (*std::min_element(grid.begin(), grid.end()) <= 0) continue;
-      std::vector<uint64_t> slots(plan_.slot_count(i));
+      std::vector<uint64_t> slots(plan_.parameter_words(i));
       plan_.fill_slots(i, arguments, frame, slots.data());
       auto extent = [&](size_t axis) { return static_cast<uint32_t>(grid[axis]); };
       reports.push_back(ptx::launch(program_, launch.entry, {extent(0), extent(1), extent(2)},
@@ -103,7 +103,15 @@ class EmulatedKernel : public Executable {
  private:
   static CallPlan make_plan(const Kernel& kernel, const GpuCode& code) {
     std::vector<std::vector<Slot>> slots;
-    for (const GpuLaunch& launch : code.launches) slots.push_back(launch.slots);
+    for (const GpuLaunch& launch : code.launches) {
+      for (const Slot& slot : launch.slots)
+        if (slot.kind == Slot::Kind::Map)
+          throw DeviceError(
+              fmt::format("{}: the emulator does not run copies by tensor maps (TMA), as of {}",
+                          kernel.name, slot.name),
+              "run it on \"interpreter\" or \"host\", or on a GPU");
+      slots.push_back(launch.slots);
+    }
     return CallPlan(Signature(std::make_shared<const Kernel>(kernel)), slots);
   }
 

@@ -58,6 +58,7 @@ uint64_t value_of(const Slot& slot, const Bindings& bindings, const Tensors& wor
       return static_cast<uint64_t>(tensor().strides.at(static_cast<size_t>(slot.axis)));
     case Slot::Kind::Dim: return static_cast<uint64_t>(bindings.dims.at(slot.name));
     case Slot::Kind::Param: return bits_of(bindings.params.at(slot.name));
+    case Slot::Kind::Map: break;  // host code has none
   }
   return 0;
 }
@@ -89,7 +90,9 @@ class HostKernel : public Executable {
       std::vector<uint64_t> slots;
       for (const Slot& slot : launches_[i].slots)
         slots.push_back(value_of(slot, bindings, workspaces));
-      run_grid(i, top.grid(kernel_.op(grids_[i])), slots);
+      const std::vector<int64_t> grid = top.grid(kernel_.op(grids_[i]));
+      slots.push_back(static_cast<uint64_t>(grid[0] * grid[1] * grid[2]));
+      run_grid(i, grid, slots);
     }
   }
 
@@ -105,13 +108,12 @@ class HostKernel : public Executable {
                 const std::vector<uint64_t>& slots) const {
     int64_t nx = grid[0], ny = grid[1], nz = grid[2];
     if (nx <= 0 || ny <= 0 || nz <= 0) return;
-    HostEntry entry = code_.entry(launch);
-    uint64_t scratch_bytes = launches_[launch].scratch_bytes;
+    const HostLaunch& made = launches_[launch];
     parallel_for(nx * ny * nz, [&](int64_t begin, int64_t end) {
-      Scratch scratch(scratch_bytes);
+      Scratch scratch(made.scratch_bytes);
       int64_t x = begin % nx, y = begin / nx % ny, z = begin / nx / ny;
       for (int64_t block = begin; block < end; ++block) {
-        entry(slots.data(), x, y, z, scratch.data());
+        run_block(code_, launch, made, slots.data(), {x, y, z}, scratch.data());
         if (++x < nx) continue;
         x = 0;
         if (++y < ny) continue;

@@ -2,11 +2,64 @@
 
 #include <fmt/format.h>
 
+#include "ir/error.h"
 #include "ir/print.h"
+#include "ir/walk.h"
 
 namespace kiln {
+namespace {
+
+void require_attribute(const Op& op, const char* attribute, bool given) {
+  if (!given)
+    throw UserError(op.loc,
+                    fmt::format("{}: has no {}; expected one, as no pass runs on a kernel with "
+                                "roles or asynchronous ops",
+                                info(op.code).name, attribute),
+                    "write it, or run the kernel on the host");
+}
+
+void require_placed(const Kernel& kernel, const Op& op) {
+  switch (op.code) {
+    case OpCode::Launch: return require_attribute(op, "warps", op.integer("warps") > 0);
+    case OpCode::Parallel: return require_attribute(op, "layout", !op.word("layout").empty());
+    case OpCode::Alloc: {
+      const Type& tile = kernel.type(op.result);
+      if (tile.rank() == 0 && tile.space == Space::Fragment) return;  // one way only
+      require_attribute(op, "layout", !op.word("layout").empty());
+      if (tile.space == Space::Shared) require_attribute(op, "offset", op.integer("offset") >= 0);
+      return;
+    }
+    case OpCode::Channel:
+      require_attribute(op, "control", op.integer("control") >= 0);
+      if (kernel.type(op.result).rank() == 0) return;
+      require_attribute(op, "layout", !op.word("layout").empty());
+      return require_attribute(op, "offset", op.integer("offset") >= 0);
+    default: return;
+  }
+}
+
+}  // namespace
+
+void require_lowered(const Kernel& kernel, std::string_view target) {
+  constexpr std::string_view kOnly = "sm_90a";  // it alone has what the ops stand for
+  const Op& late = *first_late_op(kernel);
+  if (kernel.target != kOnly)
+    throw UserError(
+        late.loc,
+        fmt::format("{}: expected a kernel with {{target = \"{}\"}}, got {}", info(late.code).name,
+                    kOnly, kernel.target.empty() ? "none" : kernel.target),
+        "such a kernel is scheduled by hand, for one GPU; or run it on the host");
+  if (kernel.target != target)
+    throw UserError(
+        late.loc,
+        fmt::format("kernel '{}' is scheduled for {}, the device's code is for {}", kernel.name,
+                    kernel.target, target),
+        fmt::format("a device of architecture {}, or the host, runs it", kernel.target));
+  walk(kernel, kernel.body, [&](OpId id) { require_placed(kernel, kernel.op(id)); });
+}
 
 Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target, Dump* dump) {
+  if (tier != Tier::Host && first_late_op(kernel)) require_lowered(kernel, target);
   Kernel result = kernel;
   result.target = target;
   PassOptions options;
@@ -17,7 +70,7 @@ Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target, Dump* d
       dump->write(fmt::format("{:02}_{}.tile", ++stage, pass.name), print(now));
     };
   }
-  run_passes(result, pipeline_for(tier), options);
+  run_passes(result, passes_for(kernel, tier), options);
   return result;
 }
 

@@ -9,7 +9,12 @@
 
 namespace kiln {
 
-// `target` names the GPU; empty for the host.
+// `target` names the GPU; empty for the host. A kernel of the late IR names its own: for a GPU it
+// is taken as it is, UserError as require_lowered.
 Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target = "", Dump* dump = nullptr);
+
+// UserError unless a kernel of the late IR is for `target`, and has the layouts and places that no
+// pass will give it.
+void require_lowered(const Kernel& kernel, std::string_view target);
 
 }  // namespace kiln

@@ -98,11 +98,16 @@ void Access::note(int lane, uint64_t address, uint8_t strength, const std::byte*
   } else if (found_ == Space::Global && options.check_races) {
     clash = block.global_shadow.visit(address, bytes_, touch);
     if (clash.kind == Clash::Kind::Uninitialized) clash = {};
+    if (block.between && warp_.recent->writable)
+      block.between->note(address, bytes_, who.instruction, write, who.strong);
   }
   if (who.strong && options.check_races) {
-    if (!write || (strength & kAcquire))
-      block.clocks.strong_read(warp_.index, address, (strength & kAcquire) != 0);
-    if (write) block.clocks.strong_write(warp_.index, address, (strength & kRelease) != 0);
+    bool reads = !write || (strength & (kAcquire | kReads)), acquires = strength & kAcquire;
+    bool releases = strength & kRelease;
+    if (block.between && found_ == Space::Global)
+      block.between->strong_access(reads, write, acquires, releases);
+    if (reads) block.clocks.strong_read(warp_.index, address, acquires);
+    if (write) block.clocks.strong_write(warp_.index, address, releases);
   }
   bool wanted =
       clash.kind == Clash::Kind::Uninitialized ? options.check_uninitialized : options.check_races;
@@ -171,18 +176,37 @@ std::string describe_address(const Grid& grid, Space space, uint64_t address) {
   return text + " (the launch has no global memory)";
 }
 
-// 32 banks of 4 bytes. A pass serves 32 lanes of up to 4 bytes, 16 of 8 or 8 of 16; lanes that read
-// one word share it.
+// Whether two passes of a wide access, which this mask covers, are made as one: if the lanes of all
+// pairs one apart, or of all pairs two apart, are at one address.
+static bool paired(const uint64_t* addresses, uint32_t mask) {
+  for (int apart : {1, 2}) {
+    bool all = true;
+    for_each_lane(mask, [&](int lane) {
+      int other = lane ^ apart;
+      all &= (mask >> other & 1) == 0 || addresses[lane] == addresses[other];
+    });
+    if (all) return true;
+  }
+  return false;
+}
+
+// 32 banks of 4 bytes. A pass serves 32 lanes of up to 4 bytes, 16 of 8 or 8 of 16, or twice as
+// many if they are paired; lanes that read one word share it.
 void count_shared(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
                   uint32_t bytes) {
   uint32_t words = std::max(bytes, 4u) / 4;
   int lanes_a_pass = std::max(1, kLanes / static_cast<int>(words));
-  for (int first = 0; first < kLanes; first += lanes_a_pass) {
+  auto lanes_of = [&](int first, int lanes) {
+    return mask & static_cast<uint32_t>(((uint64_t{1} << lanes) - 1) << first);
+  };
+  for (int first = 0; first < kLanes;) {
+    int lanes = lanes_a_pass;
+    if (words > 1 && first % (2 * lanes) == 0 && paired(addresses, lanes_of(first, 2 * lanes)))
+      lanes *= 2;
     uint64_t seen[kLanes][kLanes];
     uint8_t count[kLanes] = {};
     uint8_t most = 0;
-    for (int lane = first; lane < first + lanes_a_pass; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
+    for_each_lane(lanes_of(first, lanes), [&](int lane) {
       for (uint32_t word = 0; word < words; ++word) {
         uint64_t at = addresses[lane] / 4 + word;
         auto bank = static_cast<size_t>(at % kLanes);
@@ -191,9 +215,10 @@ void count_shared(InstructionProfile& profile, const uint64_t* addresses, uint32
         *end = at;
         most = std::max(most, ++count[bank]);
       }
-    }
+    });
     profile.wavefronts += most;
     profile.conflicts += most > 0 ? most - 1u : 0u;
+    first += lanes;
   }
 }
 

@@ -13,6 +13,7 @@ enum class Intent : uint8_t { Read, Write };
 
 // How strong an access is; as bits of Instruction::a of loads and stores.
 inline constexpr uint8_t kStrong = 1, kAcquire = 2, kRelease = 4;
+inline constexpr uint8_t kReads = 8;  // of a write that gives back what was there
 
 // The addresses of the lanes: the operand and the instruction's offset.
 void lane_addresses(Warp& warp, const Instruction& in, const Operand& base, uint64_t* addresses);

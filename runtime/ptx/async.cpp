@@ -62,6 +62,7 @@ void complete(Warp& warp, uint32_t mask, End end) {
   const Options& options = block.grid.options;
   std::erase_if(warp.pending, [&](const PendingCopy& copy) {
     if ((mask >> copy.lane & 1) == 0 || copy.group >= end(copy.lane)) return false;
+    ++warp.profile().completed;
     if (options.async == AsyncMode::AtLatest) copy_now(warp, copy);
     if (!options.check_races && !options.check_uninitialized) return true;
     block.shadow.visit(copy.to - kSharedBase, copy.bytes, [&](Cell& cell) {

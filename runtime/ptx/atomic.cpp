@@ -74,7 +74,7 @@ template <class T>
 void atomic(Warp& warp, const Instruction& in, uint32_t mask) {
   uint64_t addresses[kLanes];
   bool returns = in.b & 1, flushes = in.b & 2;
-  auto strength = static_cast<uint8_t>(in.b >> 2);
+  auto strength = static_cast<uint8_t>(in.b >> 2 | kStrong | (returns ? kReads : 0));
   auto op = static_cast<Op>(in.a);
   const Operand* rest = in.operand + returns;
   lane_addresses(warp, in, rest[0], addresses);
@@ -82,7 +82,7 @@ void atomic(Warp& warp, const Instruction& in, uint32_t mask) {
   Access access(warp, in.space, sizeof(T), Intent::Write);
   for_each_lane(mask, [&](int lane) {
     std::byte* place = access.find(lane, addresses[lane]);
-    access.note(lane, addresses[lane], strength | kStrong, place);
+    access.note(lane, addresses[lane], strength, place);
     T x = get<T>(b, lane), y = get<T>(c, lane);
     Bits<T> old, value;
     if (access.space() == Space::Global) {

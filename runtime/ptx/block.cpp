@@ -7,8 +7,8 @@
 
 namespace kiln::ptx {
 
-Block::Block(const Grid& grid, std::vector<InstructionProfile>& profile)
-    : grid(grid), profile(profile), shared(grid.shared_bytes) {
+Block::Block(const Grid& grid, std::vector<InstructionProfile>& profile, GridShadow* between)
+    : grid(grid), profile(profile), shared(grid.shared_bytes), between(between) {
   for (uint32_t i = 0; i < (grid.threads() + kLanes - 1) / kLanes; ++i)
     warps_.push_back(std::make_unique<Warp>(*this, i));
 }

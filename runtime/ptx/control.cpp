@@ -121,6 +121,7 @@ void decode_fence(Decoder& d) {
   d.expect_operands(0);
   d.now.run = [](Warp& warp, const Instruction&, uint32_t) {
     warp.block().clocks.fence(warp.index);
+    if (warp.block().between) warp.block().between->fence();
   };
 }
 

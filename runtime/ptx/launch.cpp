@@ -90,23 +90,26 @@ class Run {
 
  private:
   using Found = std::pair<uint64_t, Finding>;  // by block
+  static constexpr uint64_t kNone = ~uint64_t{0};
 
   void work(uint64_t blocks) {
     std::vector<InstructionProfile> profile(grid_.entry.code.size());
     std::vector<Found> found;
+    uint64_t faulted = kNone;
+    auto between =
+        blocks > 1 && grid_.options.check_races ? std::make_unique<GridShadow>() : nullptr;
     try {
-      Block block(grid_, profile);
+      Block block(grid_, profile, between.get());
       for (uint64_t at; !stop_ && (at = next_++) < blocks;) {
-        Dim3 index{static_cast<uint32_t>(at % grid_.grid.x),
-                   static_cast<uint32_t>(at / grid_.grid.x % grid_.grid.y),
-                   static_cast<uint32_t>(at / grid_.grid.x / grid_.grid.y)};
-        if (grid_.options.only_block) index = *grid_.options.only_block;
+        if (between) between->begin(at);
         try {
-          block.run(index);
+          block.run(grid_.options.only_block.value_or(grid_.block_at(at)));
         } catch (Fault& fault) {
           block.findings.push_back(std::move(fault.finding));
+          faulted = at;
           stop_ = true;
         }
+        if (between) between->end();
         for (Finding& finding : block.findings) found.emplace_back(at, std::move(finding));
         block.findings.clear();
       }
@@ -124,12 +127,20 @@ class Run {
       to.conflicts += from.conflicts;
       to.sectors += from.sectors;
       to.bytes += from.bytes;
+      to.held_back += from.held_back;
+      to.completed += from.completed;
     }
     for (Found& each : found) found_.push_back(std::move(each));
+    last_ = std::min(last_, faulted);
+    if (between) between_.push_back(std::move(between));
   }
 
   Report finish() {
     Report report;
+    // All blocks up to the first that ended the grid have run, whatever the number of threads.
+    std::erase_if(found_, [&](const Found& found) { return found.first > last_; });
+    for (const BlockRace& race : GridShadow::races(between_, last_))
+      found_.emplace_back(race.second.block, race_between_blocks(grid_, race));
     std::stable_sort(found_.begin(), found_.end(),
                      [](const Found& a, const Found& b) { return a.first < b.first; });
     for (Found& found : found_) {
@@ -158,9 +169,10 @@ class Run {
     all.global_sectors += did.sectors;
     all.global_bytes += did.bytes;
     if (in.source->line == 0) return;
-    report.lines.push_back(
-        {in.source->line, in.source->full, std::string(grid_.module.file(in.source->source.file)),
-         in.source->source.line, did.warps, did.lanes, did.wavefronts, did.conflicts, did.sectors});
+    report.lines.push_back({in.source->line, in.source->full,
+                            std::string(grid_.module.file(in.source->source.file)),
+                            in.source->source.line, did.warps, did.lanes, did.wavefronts,
+                            did.conflicts, did.sectors, did.held_back, did.completed});
   }
 
   const Grid& grid_;
@@ -170,6 +182,8 @@ class Run {
   std::exception_ptr failure_;
   std::vector<InstructionProfile> profile_;
   std::vector<Found> found_;
+  uint64_t last_ = kNone;                             // block that counts
+  std::vector<std::unique_ptr<GridShadow>> between_;  // of each host thread
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ enum class AsyncMode : uint8_t {
 
 struct Options {
   AsyncMode async = AsyncMode::AtIssue;
-  bool check_races = true;                        // shared memory, and global memory within a block
+  bool check_races = true;                        // within a block, and between blocks
   bool check_uninitialized = true;                // shared memory and registers
   std::optional<Dim3> only_block;                 // run this block alone
   int threads = 0;                                // of the host; 0: one a core
@@ -129,6 +129,8 @@ struct LineProfile {
   std::string instruction, file;
   int line;
   uint64_t warps, lanes, wavefronts, conflicts, sectors;
+  uint64_t held_back;  // lanes that came with a warp, and that its predicate held back
+  uint64_t completed;  // copies that a wait completed
 };
 
 struct Report {

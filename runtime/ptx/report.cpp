@@ -1,6 +1,7 @@
 // Findings: where they are and how they read.
 #include <fmt/format.h>
 
+#include "runtime/ptx/access.h"
 #include "runtime/ptx/warp.h"
 
 namespace kiln::ptx {
@@ -52,6 +53,23 @@ std::string describe(const Grid& grid, int32_t position) {
   locate(grid, position, place);
   std::string user = place.file.empty() ? "" : fmt::format(", {}:{}", place.file, place.line);
   return fmt::format("at PTX line {} ({}){}", place.ptx_line, place.instruction, user);
+}
+
+Finding race_between_blocks(const Grid& grid, const BlockRace& race) {
+  auto block = [&](const BlockAccess& access) {
+    Dim3 at = grid.block_at(access.block);
+    return fmt::format("block ({}, {}, {}) {}", at.x, at.y, at.z,
+                       access.write ? "writes" : "reads");
+  };
+  Finding finding{
+      FindingKind::Race,
+      fmt::format("{} {}; {} it {} and nothing orders the blocks of a launch", block(race.second),
+                  describe_address(grid, Space::Global, race.address), block(race.first),
+                  describe(grid, race.first.instruction)),
+      "let one block do both, use atomics, or do one of them in a launch of its own"};
+  finding.block = grid.block_at(race.second.block);
+  locate(grid, race.second.instruction, finding);
+  return finding;
 }
 
 void Warp::fault(FindingKind kind, std::string message, std::string advice) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ptx/grid_shadow.h"
 #include "runtime/ptx/program.h"
 #include "runtime/ptx/ptx.h"
 #include "runtime/ptx/shadow.h"
@@ -32,11 +33,16 @@ struct Grid {
   std::vector<Memory::Range> ranges;  // of global memory, by address
   Options options;
   uint32_t threads() const { return block.x * block.y * block.z; }
+  Dim3 block_at(uint64_t number) const {  // x before y before z
+    return {static_cast<uint32_t>(number % grid.x), static_cast<uint32_t>(number / grid.x % grid.y),
+            static_cast<uint32_t>(number / grid.x / grid.y)};
+  }
 };
 
 // What an instruction did, over all blocks that one host thread ran.
 struct InstructionProfile {
   uint64_t warps = 0, lanes = 0, wavefronts = 0, conflicts = 0, sectors = 0, bytes = 0;
+  uint64_t held_back = 0, completed = 0;
 };
 
 // Ends a block: there is nothing to go on with.
@@ -148,7 +154,8 @@ struct Barrier {
 
 class Block {
  public:
-  Block(const Grid& grid, std::vector<InstructionProfile>& profile);
+  // `between`, if any, hears of the accesses to global memory that other blocks may see.
+  Block(const Grid& grid, std::vector<InstructionProfile>& profile, GridShadow* between);
   void run(Dim3 index);
 
   void arrive(Warp& warp, int barrier, uint32_t lanes, uint32_t expected, bool waits,
@@ -161,6 +168,7 @@ class Block {
   std::vector<std::byte> shared;  // from kSharedBase
   SharedShadow shadow;
   GlobalShadow global_shadow;
+  GridShadow* const between;
   Clocks clocks;
   std::vector<Finding> findings;
 
@@ -178,6 +186,7 @@ class Block {
 // "line 12 (bar.sync 0), kernel.cpp:33".
 std::string describe(const Grid& grid, int32_t position);
 void locate(const Grid& grid, int32_t position, Finding& finding);  // fills in the place
+Finding race_between_blocks(const Grid& grid, const BlockRace& race);
 // The value of lane `lane`.
 inline uint32_t lane32(const std::byte* lanes, int lane) {
   uint32_t value;

@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <list>
 #include <memory>
 
 #include "ir/canon.h"
 #include "ir/parse.h"
 #include "ir/verify.h"
+#include "runtime/array.h"
 #include "tests/support/on_device.h"
 
 namespace kiln::testing {
@@ -31,7 +33,9 @@ std::vector<uint64_t> slot_values(const HostLaunch& launch, const Bindings& bind
         uint64_t bits = 0;
         store_element(bindings.params.at(slot.name), &bits);
         values.push_back(bits);
+        break;
       }
+      case Slot::Kind::Map: break;  // the host's code has none
     }
   }
   return values;
@@ -73,9 +77,19 @@ const std::vector<Level>& levels() {
   return found;
 }
 
-void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& object) {
+void run_host(const Kernel& kernel, const Bindings& given, const HostObject& object) {
   HostCode code(object);
-  TopLevel top(kernel, bindings.dims, bindings.params);
+  TopLevel top(kernel, given.dims, given.params);
+  Bindings bindings = given;
+  std::list<std::vector<std::byte>> workspaces;
+  for (OpId id : kernel.region(kernel.body).ops) {
+    const Op& op = kernel.op(id);
+    if (op.code != OpCode::Tensor || op.word("role") != "workspace") continue;
+    const DType dtype = kernel.type(op.result).dtype;
+    const Shape shape = top.shape(op);
+    workspaces.emplace_back(bytes_of(dtype, shape), std::byte{0xA5});
+    bindings.tensors[op.word("name")] = Memory::contiguous(workspaces.back().data(), dtype, shape);
+  }
   size_t number = 0;
   for (OpId id : kernel.region(kernel.body).ops) {
     const Op& op = kernel.op(id);
@@ -87,10 +101,11 @@ void run_host(const Kernel& kernel, const Bindings& bindings, const HostObject& 
     // Signalling garbage: what is never written must not matter.
     std::memset(scratch.get(), 0xA5, bytes);
     std::vector<int64_t> grid = top.grid(op);
+    slots.push_back(static_cast<uint64_t>(grid[0] * grid[1] * grid[2]));
     for (int64_t z = 0; z < grid[2]; ++z)
       for (int64_t y = 0; y < grid[1]; ++y)
         for (int64_t x = 0; x < grid[0]; ++x)
-          code.entry(number)(slots.data(), x, y, z, scratch.get());
+          run_block(code, number, launch, slots.data(), {x, y, z}, scratch.get());
     ++number;
   }
 }

@@ -28,8 +28,10 @@ struct Mutant {
   std::string original;  // that line
   std::string text;
   std::string what() const;  // "line 120: without the barrier (bar.sync 0;)"
-  // What is left out is a barrier, a fence or a wait.
-  bool synchronizes() const { return mutation <= Mutation::NoWait; }
+  // Threads or copies are no longer waited for, which a GPU may hide.
+  bool synchronizes() const {
+    return mutation <= Mutation::NoWait || mutation == Mutation::WaitLess;
+  }
 };
 
 // Each barrier, fence and wait left out; each wait for one group more and one less; each predicate

@@ -5,6 +5,8 @@
 //     gpu_tests --differential …       random programs alone, with that program's options
 //     gpu_tests --conformance          PTX snippets against the manual's results
 //     gpu_tests --launch-cost          what compiling, loading and launching cost
+//     gpu_tests --race-attention PTX   hand-written kernels against what they are to match
+//     gpu_tests --race-gemm CUBLAS
 // KILN_TEST_DEVICE is the device, "cuda" if unset; KILN_TEST_PROGRAMS how many random programs.
 // Without a GPU it says so and exits with 77, which ctest counts as skipped.
 #define CATCH_CONFIG_RUNNER
@@ -21,6 +23,7 @@
 #include "tests/conformance/snippet.h"
 #include "tests/differential/differential.h"
 #include "tools/gpu/launch_cost.h"
+#include "tools/gpu/race.h"
 #include "tools/kiln/cli.h"
 
 namespace {
@@ -75,6 +78,9 @@ int run(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--conformance") == 0)
     return kiln::conformance::run_on_gpu();
   if (argc > 1 && std::strcmp(argv[1], "--launch-cost") == 0) return kiln::measure_launch_cost();
+  if (argc > 2 && std::strcmp(argv[1], "--race-attention") == 0)
+    return kiln::race_attention(argv[2]);
+  if (argc > 2 && std::strcmp(argv[1], "--race-gemm") == 0) return kiln::race_gemm(argv[2]);
   Catch::Session session;
   const int status = session.run(argc, argv);
   if (argc == 1) run_programs();

@@ -42,6 +42,23 @@ TEST_CASE("cp.async copies once it is awaited") {
     }
 }
 
+TEST_CASE("the profile tells which lanes a predicate held back and which copies a wait completed") {
+  std::vector<uint8_t> output;
+  Report report = run_copy("@%p1 cp.async.cg.shared.global [%r2], [%d2], 16;\n",
+                           "cp.async.wait_all;", AsyncMode::AtLatest, false, &output);
+  uint64_t passed = 0, held_back = 0, completed = 0;
+  for (const LineProfile& line : report.lines) {
+    if (line.instruction.starts_with("cp.async.cg")) {
+      passed += line.lanes;
+      held_back += line.held_back;
+    }
+    if (line.instruction == "cp.async.wait_all") completed += line.completed;
+  }
+  CHECK(passed == 4);
+  CHECK(held_back == 28);
+  CHECK(completed == 4);
+}
+
 TEST_CASE("a copy that is not awaited is found in both modes") {
   for (AsyncMode mode : {AsyncMode::AtIssue, AsyncMode::AtLatest})
     for (const char* wait :

@@ -43,6 +43,8 @@ TEST_CASE("bank conflicts") {
       {128, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r1];", 32, 28},
       {144, "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r2, %r3}, [%r1];", 2, 0},
       {128, "st.shared.b32 [%r1], %r0;", 32, 31},
+      {0, "ld.shared.b64 %d2, [%r1];", 1, 0},
+      {0, "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%r1];", 2, 0},
   };
   for (auto& test : cases) {
     INFO(test.load << " stride " << test.stride);
@@ -51,6 +53,29 @@ TEST_CASE("bank conflicts") {
     CHECK(counters.bank_conflicts == test.conflicts);
     CHECK(counters.shared_requests == 1);
   }
+}
+
+TEST_CASE("lanes at one address, in pairs, halve the passes of a wide read") {
+  // The lane's place in the tile as a number of 16 bytes.
+  auto wavefronts = [](const std::string& place, const std::string& load) {
+    return count(place + "mov.u32 %r1, tile; mad.lo.u32 %r1, %r2, 16, %r1;" + load)
+        .shared_wavefronts;
+  };
+  const std::string two = "ld.shared.b64 %d2, [%r1];";
+  const std::string four = "ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%r1];";
+  const std::string one_apart = "shr.u32 %r2, %r0, 1;";
+  CHECK(wavefronts(one_apart, four) == 2);
+  CHECK(wavefronts(one_apart, two) == 2);  // 16 places two banks apart: the banks need two
+  const std::string two_apart =
+      "and.b32 %r2, %r0, 1; shr.u32 %r3, %r0, 2; mad.lo.u32 %r2, %r3, 2, %r2;";
+  CHECK(wavefronts(two_apart, four) == 2);
+  const std::string four_apart =
+      "and.b32 %r2, %r0, 3; shr.u32 %r3, %r0, 3; mad.lo.u32 %r2, %r3, 4, %r2;";
+  CHECK(wavefronts(four_apart, four) == 4);
+  const std::string eight = "shr.u32 %r2, %r0, 3;";  // one word for each quarter
+  CHECK(wavefronts(eight, four) == 2);
+  CHECK(wavefronts(eight, two) == 1);
+  CHECK(wavefronts("and.b32 %r2, %r0, 15;", four) == 4);
 }
 
 TEST_CASE("sectors of global memory") {

@@ -17,7 +17,11 @@ HostObject example() {
       9);
   object.launches.push_back(
       {"first", {{Slot::Kind::Pointer, "q"}, {Slot::Kind::Stride, "q", 2}}, 4096});
-  object.launches.push_back({"second", {}, 0});
+  object.launches.push_back({"second",
+                             {},
+                             0,
+                             {{"producer", "second_role_0"}, {"consumer", "second_role_1"}},
+                             {{{"kernel.tile", 7}, "pop: nothing was pushed"}}});
   object.launches.push_back(
       {"third", {{Slot::Kind::Dim, "seq"}, {Slot::Kind::Param, "scale"}}, uint64_t{1} << 40});
   return object;
@@ -25,7 +29,12 @@ HostObject example() {
 
 GpuCode gpu_example() {
   return {std::string(".version 8.0\n\0bytes", 20),
-          {{"first", {{Slot::Kind::Pointer, "q"}, {Slot::Kind::Stride, "q", 2}}, 128, 65536},
+          {{"first",
+            {{Slot::Kind::Map, "q", 0, {{1, 64, 128}, 64, true}},
+             {Slot::Kind::Pointer, "q"},
+             {Slot::Kind::Stride, "q", 2}},
+            128,
+            65536},
            {"second", {}, 32, 0},
            {"third", {{Slot::Kind::Dim, "seq"}, {Slot::Kind::Param, "scale"}}, 1024, 1}}};
 }
@@ -43,6 +52,10 @@ TEST_CASE("an object survives its encoding") {
     CHECK(back->launches[i].slots == object.launches[i].slots);
     CHECK(back->launches[i].scratch_bytes == object.launches[i].scratch_bytes);
   }
+  CHECK(back->launches[1].roles == object.launches[1].roles);
+  REQUIRE(back->launches[1].waits.size() == 1);
+  CHECK(str(back->launches[1].waits[0].loc) == "kernel.tile:7");
+  CHECK(back->launches[1].waits[0].what == "pop: nothing was pushed");
 }
 
 TEST_CASE("bytes that are not one object are refused") {

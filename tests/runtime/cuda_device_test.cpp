@@ -15,6 +15,7 @@
 #include "runtime/gpu_artifact.h"
 #include "runtime/gpu_code.h"
 #include "tests/runtime/gpu_support.h"
+#include "tests/support/late_file.h"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -102,6 +103,29 @@ TEST_CASE("cuda device: an `a` architecture is for its own GPU only") {
   CHECK(cuda_device(4, "sm_90").target() == "sm_90");
   CHECK_THAT(error_of([] { cuda_device(4, "sm_90a"); }),
              Contains("is sm_100: it cannot run code for sm_90a"));
+}
+
+TEST_CASE("cuda device: a kernel that is scheduled for sm_90a has code for it") {
+  FakeCuda& fake = fake_cuda();
+  FreshCache cache;
+  const Kernel kernel = testing::late_kernel("copy_ring.tile");
+  Counter counter;
+  compile(device("cuda"), kernel);  // a device of sm_90, which its GPU does not mind
+  CHECK_THAT(fake.loaded, Contains(".target sm_90a"));
+  forget_compiled();
+  compile(device("cuda"), kernel);
+  CHECK(counter.since() == Counts{1, 1});
+  compile(cuda_device(0, "sm_90a"), kernel);
+  CHECK(counter.since() == Counts{1, 2});
+  CHECK(scales(device("cuda"), 100));
+  CHECK_FALSE(Contains(".target sm_90a").match(fake.loaded));
+  CHECK_THAT(error_of([&] { compile(device("cuda:3"), kernel); }),
+             Contains("(Fake A100) is sm_80: it cannot run code for sm_90a"));
+  fake.devices.push_back({"Fake B200", 10, 0, size_t{1} << 37});
+  CHECK_THAT(error_of([&] { compile(cuda_device(4), kernel); }),
+             Contains("is sm_100: it cannot run code for sm_90a"));
+  CHECK_THAT(error_of([&] { compile(device("emulator"), kernel); }),
+             Contains("kernel 'copy_ring' is scheduled for sm_90a, the device's code is for"));
 }
 
 TEST_CASE("cuda device: limits for people") {

@@ -118,6 +118,7 @@ FakeCuda* kiln_fake_cuda() {
     self.jit_log = fresh->jit_log;
     self.captured = nullptr;
     self.history.reset();
+    self.maps.clear();
     self.last_launch = self.launch_before = {};
     self.pending = Result::Success;
     self.forget();
@@ -398,6 +399,36 @@ Result cuPointerGetAttributes(unsigned count, PointerAttribute* attributes, void
   return enter<FakeCuda::entry("cuPointerGetAttributes")>();
 }
 
+// Refuses what the real one does, as far as Kiln can get it wrong.
+Result cuTensorMapEncodeTiled(EncodedMap* map, MapDType dtype, unsigned rank, void* memory,
+                              const uint64_t* extents, const uint64_t* strides, const unsigned* box,
+                              const unsigned* steps, MapInterleave interleave, MapSwizzle swizzle,
+                              MapPromotion promotion, MapFill fill) {
+  Result answer = enter<FakeCuda::entry("cuTensorMapEncodeTiled")>();
+  if (answer != Result::Success) return answer;
+  const uint64_t misaligned = reinterpret_cast<uint64_t>(map) % 64;
+  if (misaligned || reinterpret_cast<uint64_t>(memory) % 16 || rank < 1 || rank > 5)
+    return Result::InvalidValue;
+  for (unsigned i = 0; i < rank; ++i)
+    if (extents[i] == 0 || extents[i] > uint64_t{1} << 32 || box[i] == 0 || box[i] > 256)
+      return Result::InvalidValue;
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    if (strides[i] % 16 || strides[i] >= uint64_t{1} << 40) return Result::InvalidValue;
+  std::lock_guard lock(fake.launching);
+  fake.maps.push_back({static_cast<int>(dtype),
+                       memory,
+                       {extents, extents + rank},
+                       {strides, strides + rank - 1},
+                       {box, box + rank},
+                       {steps, steps + rank},
+                       static_cast<int>(interleave),
+                       static_cast<int>(swizzle),
+                       static_cast<int>(promotion),
+                       static_cast<int>(fill)});
+  std::fill_n(map->words, 16, fake.maps.size());
+  return Result::Success;
+}
+
 Result cuEventCreate(CUevent* event, unsigned) {
   Result answer = enter<FakeCuda::entry("cuEventCreate")>();
   if (answer != Result::Success) return answer;
@@ -459,6 +490,7 @@ Result cuEventElapsedTime(float* milliseconds, CUevent start, CUevent stop) {
                                             cuMemcpyDtoDAsync_v2,
                                             cuMemsetD8Async,
                                             cuPointerGetAttributes,
+                                            cuTensorMapEncodeTiled,
                                             cuEventCreate,
                                             cuEventDestroy_v2,
                                             cuEventRecord,

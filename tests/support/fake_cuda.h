@@ -67,7 +67,7 @@ class FakeCuda {
     std::array<unsigned, 3> grid, block;
     unsigned dynamic_shared;
     cuda::CUstream stream;
-    std::array<std::byte, 256> params;
+    std::array<std::byte, 1024> params;
     size_t param_bytes;
     int device;
   };
@@ -76,6 +76,16 @@ class FakeCuda {
   std::mutex launching;
 
   std::string loaded;  // the code that was loaded last
+
+  // What tensor maps were made from, in order. The words of a map are its number here, from 1 on.
+  struct Map {
+    int dtype;
+    const void* memory;
+    std::vector<uint64_t> extents, strides;
+    std::vector<unsigned> box, steps;
+    int interleave, swizzle, promotion, fill;
+  };
+  std::vector<Map> maps;
 
   struct Block {
     size_t bytes;

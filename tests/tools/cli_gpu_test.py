@@ -2,6 +2,7 @@
 """The `kiln` command and GPUs, where there is none.   cli_gpu_test.py PATH_OF_KILN [unittest options]"""
 
 import os
+import re
 import subprocess
 
 import numpy as np
@@ -143,6 +144,46 @@ class Gpu(KilnTest):
         self.expect_error("the only block to run is outside of the grid", *call, "--device",
                           "emulator", "--block-only", "1000")
         self.expect_error("only the emulator can do that", *call, "--device", "host", "--profile")
+
+    def test_emulator_options_of_other_commands(self):
+        run = ["run", "block_sparse_attention", "--heads", "2", "--seq", "256", "--dim", "32"]
+
+        def figures(out):
+            return [int(n) for n in re.findall(r"(?m)^ +(\d+)  instructions of warps$", out)]
+
+        out = self.kiln(*run, "--device", "emulator", "--profile", "--check", "--compare-dense")
+        self.assertIn("o: right", out)
+        self.assertRegex(out, r"\n( +[1-9]\d*){2}( +0){3}  mma\n")
+        all_blocks = figures(out)
+        self.assertEqual(len(all_blocks), 2)
+        out = self.kiln(*run, "--device", "emulator", "--profile", "--block-only", "1,1,0")
+        self.assertEqual(figures(out)[0] * 8, all_blocks[0])  # 4 x 2 blocks, all alike
+        q = self.save("q.npy", self.normal(64, 32, dtype=np.float16))
+        attend = ["attend", "--q", q, "--k", q, "--v", q, "--dense", "--block", "32", "--out",
+                  self.path("o.npy")]
+        self.kiln(*attend, "--device", "emulator")
+        o = np.load(self.path("o.npy"))
+        out = self.kiln(*attend, "--device", "emulator", "--block-only", "1", "--profile")
+        one = np.load(self.path("o.npy"))
+        np.testing.assert_array_equal(one[32:], o[32:])
+        self.assertFalse(one[:32].any())
+        self.assertEqual(len(figures(out)), 1)
+        bench = ["bench", "--quick", "--only", "tile_copy f16"]
+        out = self.kiln(*bench, "--device", "emulator", "--profile", "--block-only", "1")
+        self.assertEqual(len(figures(out)), 1)
+        out = self.kiln(*bench, "--device", "emulator", "--block-only", "0,0,99")
+        self.assertIn("the only block to run is outside of the grid", out)
+        for command in (run, attend, bench):
+            for device in ("host", "interpreter"):
+                self.expect_error("only the emulator can do that", *command, "--device", device,
+                                  "--block-only", "0")
+            self.expect_error("--block-only: expected one to three whole numbers", *command,
+                              "--device", "emulator", "--block-only", "0,x")
+        for command in (run, attend):
+            self.expect_error("the only block to run is outside of the grid", *command, "--device",
+                              "emulator", "--block-only", "0,0,99")
+        self.expect_error("with --block-only most of the result is missing", *run, "--device",
+                          "emulator", "--block-only", "0", "--check")
 
     def emulate(self, *args):
         """Exit status, stdout and stderr of kiln emulate."""

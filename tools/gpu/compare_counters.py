@@ -71,11 +71,11 @@ COUNTERS = [
     ("sectors", r"", SECTORS, r"", GLOBAL, []),
 ]
 # Kept in the folder for whoever looks into a difference.
-MORE_METRICS = r"""(?x)
-  l1tex__data_(bank_conflicts_pipe_lsu|pipe_lsu_wavefronts|bank_reads|bank_writes).*
-  | l1tex__t_(sectors|requests)_pipe_lsu_mem_global.* | smsp?__sass_l1tex_.*shared.*
-  | smsp?__sass_l1tex_t_sectors.*global.* | smsp?__inst_executed_pipe_(tensor|xu|lsu|cbu).*
-  | smsp__(sass_)?inst_executed_op_(shared|global|ld|st).* | smsp__inst_executed(_op_branch)?"""
+MORE_METRICS = re.compile(
+    r"l1tex__data_(bank_conflicts_pipe_lsu|pipe_lsu_wavefronts)_mem_shared\w*"
+    r"|l1tex__t_(sectors|requests)_pipe_lsu_mem_global_op_(ld|st|ldgsts\w*)"
+    r"|smsp__sass_l1tex_data_\w+_mem_shared\w*|smsp__inst_executed_pipe_(tensor\w*|xu|lsu)"
+    r"|smsp__inst_executed_op_(ldsm|ldgsts|shared|global)\w*")
 
 
 def write_normal(path, shape, seed):
@@ -101,7 +101,7 @@ def with_files(arguments, folder):
     return out
 
 
-def run(command, path, limit=150):
+def run(command, path, limit=60):
     """Its stdout goes to the file, stderr beside it; whether it went well."""
     with open(path, "w") as out, open(f"{path}.err", "w") as err:
         try:
@@ -132,18 +132,20 @@ def wanted_metrics(known):
     missing = sorted(set(named) - known)
     if missing:
         print("this ncu lacks:", *missing)
-    more = [metric for metric in sorted(known) if re.fullmatch(MORE_METRICS, metric)]
+    more = [metric for metric in sorted(known)
+            if MORE_METRICS.fullmatch(metric) and "_lookup_" not in metric]
     return [metric + ".sum" for metric in dict.fromkeys([*named, *more]) if metric in known]
 
 
-def profile(ncu, metrics, command, path):
-    """Writes PATH.ncu-rep and what its pages say; with the fewest demands if more are refused."""
-    for demands in (["--section", "SourceCounters", "--metrics", ",".join(metrics)],
-                    ["--set", "full"], ["--section", "SourceCounters"]):
-        if demands[-1] and run([ncu, "--force-overwrite", "--export", path, "--clock-control", "none",
-                                "--launch-count", "1", *demands, *command], f"{path}.ncu.txt") \
-                and os.path.exists(f"{path}.ncu-rep"):
+def profile(ncu, demands, command, path):
+    """Writes PATH.ncu-rep and what its pages say. Demands that this ncu refuses are dropped."""
+    while demands:
+        run([ncu, "--force-overwrite", "--export", path, "--clock-control", "none", "--launch-count",
+             "1", *demands[0], *command], f"{path}.ncu.txt")
+        if os.path.exists(f"{path}.ncu-rep"):
             break
+        print(f"ncu failed with {' '.join(demands.pop(0))[:60]}…: see {path}.ncu.txt\n" +
+              pathlib.Path(f"{path}.ncu.txt").read_text()[-600:])
     else:
         return False
     page = [ncu, "--import", f"{path}.ncu-rep", "--csv", "--print-units", "base", "--page"]
@@ -159,15 +161,15 @@ def collect(kiln, folder):
     if not ncu:
         print("no ncu: on PATH, in the CUDA toolkit or in Nsight Compute's folder")
     metrics = wanted_metrics(known_metrics(ncu, folder)) if ncu else []
+    demands = [["--section", "SourceCounters", "--metrics", ",".join(metrics)]] if metrics else []
+    demands += [["--set", "full"], ["--section", "SourceCounters"]]
     profiled = bool(ncu)
     for name, arguments in KERNELS.items():
         command = [kiln, *with_files(arguments, folder), "--arch", ARCH, "--device"]
         if not run([*command, "emulator", "--profile"], folder / f"{name}.emulator.txt"):
             sys.exit(f"{name}: the emulator failed: see {folder / name}.emulator.txt.err")
-        if ncu and not profile(ncu, metrics, [*command, "cuda"], str(folder / name)):
+        if ncu and not profile(ncu, demands, [*command, "cuda"], str(folder / name)):
             profiled = False
-            print(f"{name}: ncu failed: see {folder / name}.ncu.txt")
-            print((folder / f"{name}.ncu.txt").read_text()[-600:])
     for path in folder.glob("*.npy"):
         path.unlink()
     return profiled
@@ -218,10 +220,14 @@ def raw_metrics(path):
     return dict(zip(rows[at], rows[-1])) if at is not None and len(rows) > at + 1 else {}
 
 
+def shown(value):
+    return "-" if value is None else f"{value:.0f}"
+
+
 def ratio(mine, theirs):
-    if mine == theirs:
-        return 1.0
-    return mine / theirs if theirs else float("inf")
+    if theirs is None:
+        return "-"
+    return f"{mine / theirs:.3f}" if theirs else "1.000" if mine == 0 else "inf"
 
 
 def compare(name, folder):
@@ -246,11 +252,9 @@ def compare(name, folder):
             if abs(mine - judged) > TOLERANCE * max(mine, judged):
                 differ.append(what)
                 verdict = " DIFFERS"
-        show = lambda value: "-" if value is None else f"{value:.0f}"
         if mine or theirs or metric:
-            print(f"{what:<26} {mine:>10} {show(theirs):>10} "
-                  f"{'-' if judged is None else f'{ratio(mine, judged):.3f}':>6} {show(metric):>10}"
-                  f"  {' + '.join(found)}{verdict}")
+            print(f"{what:<26} {mine:>10} {shown(theirs):>10} {ratio(mine, judged):>6} "
+                  f"{shown(metric):>10}  {' + '.join(found)}{verdict}")
     return compared, differ
 
 
@@ -264,8 +268,8 @@ def main():
                if (options.folder / f"{name}.emulator.txt").exists()}
     print()
     for name, (compared, differ) in results.items():
-        print(f"{name}: {compared} counters compared, " +
-              (f"{len(differ)} differ: {'; '.join(differ)}" if differ else "all within 2 %"))
+        verdict = f"{len(differ)} differ: {'; '.join(differ)}" if differ else "all within 2 %"
+        print(f"{name}: {compared} counters compared, {verdict}" if compared else f"{name}: no ncu")
     if not profiled or not all(compared for compared, _ in results.values()):
         print("not everything was measured")
         sys.exit(77)

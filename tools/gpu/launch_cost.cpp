@@ -160,7 +160,7 @@ void measure_launching(CudaDevice& gpu) {
   for (int i = 0; i < SmallCall::kVariants; ++i) {
     call.change(i);
     plan.enter(call.arguments(), frame);
-    params.emplace_back(plan.slot_count(0));
+    params.emplace_back(plan.parameter_words(0));
     plan.fill_slots(0, call.arguments(), frame, params.back().data());
   }
   const std::array<int64_t, 3> grid = plan.grid(0, frame);

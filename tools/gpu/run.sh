@@ -2,8 +2,8 @@
 # What is to be seen on a machine with a GPU, from the bundle (tools/bundle.sh): the GPU tests, the
 # benchmarks, the cost of launches; a table last, logs in the folder $OUT.
 #
-#     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer bench launch;
-#                                   default: all
+#     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer counters
+#                                   bench launch race; default: all
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -56,8 +56,28 @@ sanitizer() {
   return $status
 }
 
+counters() {  # what ncu said travels as one file
+  local folder status
+  folder=$(mktemp -d)
+  python3 -B tools/gpu/compare_counters.py --kiln "$bundle/kiln" "$folder"
+  status=$?
+  tar -czf "$out/counters.tar.gz" -C "$folder" .
+  rm -rf "$folder"
+  return $status
+}
+
+race() {  # hand-written Hopper kernels: KILN_PROTOTYPE is the prototype's PTX, if there is one
+  local cublas status=0
+  cublas=$(find / -name 'libcublas.so.1[23]' -not -path '/proc/*' 2>/dev/null | sort | tail -1)
+  bash "$bundle/gpu_tests" --race-attention "${KILN_PROTOTYPE:-}" || status=1
+  bash "$bundle/gpu_tests" --race-gemm "$cublas" || status=1
+  return $status
+}
+
+export KILN_TEST_FILES=tests/files
 chosen=("$@")
-[[ ${#chosen[@]} == 0 ]] && chosen=(devices attend tests conformance programs sanitizer bench launch)
+[[ ${#chosen[@]} == 0 ]] &&
+  chosen=(devices attend tests conformance programs sanitizer counters bench launch race)
 for name in "${chosen[@]}"; do
   case $name in
     devices) part devices 60 "$bundle/kiln" devices ;;
@@ -66,7 +86,9 @@ for name in "${chosen[@]}"; do
     conformance) part conformance 300 bash "$bundle/gpu_tests" --conformance ;;
     programs) part programs 400 bash "$bundle/gpu_tests" --differential --programs 500 ;;
     sanitizer) part sanitizer 500 sanitizer ;;
+    counters) lines=150 part counters 400 counters ;;
     bench) part bench 400 "$bundle/kiln" bench --device cuda ;;
+    race) lines=60 part race 400 race ;;
     launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
   esac

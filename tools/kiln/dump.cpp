@@ -50,17 +50,25 @@ Kernel lowered(Kernel kernel, const DumpOptions& options) {
     throw UserError(fmt::format("--after: the pipeline has no pass '{}'", after),
                     fmt::format("one of {}", fmt::join(names, ", ")));
   Kernel found;
+  bool ran = false;
   PassOptions watching;
   watching.after_each = [&](const PassRun& run, const Kernel& now) {
     if (options.time)
       fmt::print(stderr, "{:24} {:8.3f} ms{}\n", run.name, run.milliseconds,
                  run.changed ? "" : "  unchanged");
-    if (run.name == after) found = now;
+    if (run.name != after) return;
+    found = now;
+    ran = true;
   };
   if (options.gpu())
-    kernel = lowered_for_gpu(std::move(kernel), arch_or_default(options.arch), watching);
+    kernel = lowered_for_gpu(kernel, arch_for(kernel, options.arch), watching);
   else
-    run_passes(kernel, pipeline_for(Tier::Host), watching);
+    run_passes(kernel, passes_for(kernel, Tier::Host), watching);
+  if (!after.empty() && !ran)
+    throw UserError(
+        fmt::format("--after: pass '{}' does not run on kernel '{}', which is scheduled "
+                    "already",
+                    after, kernel.name));
   return after.empty() ? kernel : found;
 }
 

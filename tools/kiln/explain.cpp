@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "ir/layout/conversion.h"
 #include "ir/layout/tile_layout.h"
@@ -164,16 +165,62 @@ class Explanation {
              op);
         return;
       }
-      default: return;
+      case OpCode::Roles: return roles(op, depth);
+      default:
+        if (const std::string text = scheduled(op); !text.empty()) line(depth, text, op);
+        break;
     }
     for (RegionId inner : op.regions) ops(inner, depth + 1);
+  }
+
+  void roles(const Op& op, int depth) {
+    std::istringstream names(op.word("names"));
+    for (size_t i = 0; i < op.regions.size(); ++i) {
+      std::string name;
+      names >> name;
+      line(depth,
+           fmt::format("role {}: {} warp{}, {} registers a thread", name, op.ints("warps")[i],
+                       op.ints("warps")[i] == 1 ? "" : "s", op.ints("registers")[i]),
+           op);
+      ops(op.regions[i], depth + 1);
+    }
+  }
+
+  // What an op of the late IR does; empty for others, and for what needs no line.
+  std::string scheduled(const Op& op) const {
+    switch (op.code) {
+      case OpCode::Loop: return "loop, until an exit";
+      case OpCode::ExitIf: return "exit if";
+      case OpCode::Channel: {
+        const Type& type = kernel_.type(op.result);
+        const std::string& message = op.word("message");
+        return fmt::format("channel of {} slots, {}{}{}", op.integer("slots"), name(type.dtype),
+                           str(type.shape), message.empty() ? "" : ", with " + message);
+      }
+      case OpCode::PushBegin: return "wait for a free slot";
+      case OpCode::Pop: return "wait for a full slot";
+      case OpCode::Release: return "release the slot";
+      case OpCode::CopyAsync: return "asynchronous copy " + operands(op);
+      case OpCode::StoreAsync: return "asynchronous store " + operands(op);
+      case OpCode::AwaitStores: return "wait for stores";
+      case OpCode::GemmAsync: return "asynchronous gemm " + operands(op);
+      case OpCode::Await: return "wait for the gemm";
+      case OpCode::NextTile: return op.operand(1) ? "next tile, by the counter" : "next tile";
+      case OpCode::SoftmaxStep:
+        return op.operand(6) ? "softmax step that may guess" : "softmax step";
+      default: return "";
+    }
+  }
+
+  static bool is_gemm(const Op& op) {
+    return op.code == OpCode::Gemm || op.code == OpCode::GemmAsync;
   }
 
   // "shared f16[64, 64] -> fragment f32[64, 64]": what is read, what is written.
   std::string operands(const Op& op) const {
     static constexpr const char* kSpaces[] = {"", "global ", "shared ", "fragment "};
     std::vector<std::string> all;
-    const bool gemm = op.code == OpCode::Gemm;  // into a fragment always
+    const bool gemm = is_gemm(op);  // into a fragment always
     const size_t inputs = gemm ? 2 : 1;
     for (size_t i = 0; i <= inputs; ++i) {
       const Type& type = kernel_.type(op.operands[i]);
@@ -219,11 +266,13 @@ class Explanation {
     double seconds = 0;
     for (OpId id : kernel_.region(region).ops) {
       const Op& op = kernel_.op(id);
-      if (op.code == OpCode::Gemm) {
+      if (is_gemm(op)) {
         const DType dtype = kernel_.type(op.operands[0]).dtype;
         const double tensor = board.tensor_tflops * (size_of(dtype) == 1 ? 2 : 1);
         const double fma = dtype == F64 ? board.f64_tflops : board.f32_tflops;
-        const double rate = op.word("instruction") == "mma" ? tensor : fma;
+        const bool on_tensor_cores =
+            op.code == OpCode::GemmAsync || op.word("instruction") == "mma";
+        const double rate = on_tensor_cores ? tensor : fma;
         seconds += estimate_work(kernel_, op).flops / (rate * 1e12);
       }
       const int64_t rounds = op.code == OpCode::For ? constant_rounds(kernel_, op) : 0;
@@ -272,8 +321,8 @@ class Explanation {
 
 void explain(const ExplainOptions& options) {
   const NamedTexts settings = named("--set", options.set);
-  const std::string arch = arch_or_default(options.arch);
-  const Kernel kernel = load_kernel(options.target, settings, arch);
+  const Kernel kernel = load_kernel(options.target, settings, arch_or_default(options.arch));
+  const std::string arch = arch_for(kernel, options.arch);
   const Kernel lowered = lowered_for_gpu(kernel, arch);
   const GpuCode code = compile_ptx(lowered);
   const std::vector<Resources> resources = resources_of(kernel, code, arch);

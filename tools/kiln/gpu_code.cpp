@@ -5,11 +5,13 @@
 #include <charconv>
 
 #include "ir/error.h"
+#include "ir/walk.h"
 #include "passes/gpu_target.h"
 #include "runtime/cuda_device.h"
 #include "runtime/cuda_error.h"
 #include "runtime/environment.h"
 #include "runtime/external_ptxas.h"
+#include "runtime/lowering.h"
 #include "tools/kiln/common.h"
 
 namespace kiln::cli {
@@ -56,9 +58,15 @@ std::string arch_or_default(const std::string& given) {
   return gpu ? std::string(gpu_target_for(gpu->capability()).name) : "sm_90";
 }
 
+std::string arch_for(const Kernel& kernel, const std::string& given) {
+  const bool own = given.empty() && !kernel.target.empty() && first_late_op(kernel);
+  return own ? kernel.target : arch_or_default(given);
+}
+
 Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions& options) {
+  if (first_late_op(kernel)) require_lowered(kernel, arch);
   kernel.target = arch;
-  run_passes(kernel, pipeline_for(Tier::Sm80), options);
+  run_passes(kernel, passes_for(kernel, Tier::Sm80), options);
   return kernel;
 }
 

@@ -50,6 +50,7 @@ std::string class_of(const std::string& instruction) {
   const std::string name = instruction.substr(0, instruction.find('.'));
   if (name == "cp")  // its groups are no copies
     return instruction.find(".global") == instruction.npos ? instruction : "cp.async";
+  if (instruction.starts_with("bar.warp")) return "bar.warp";
   for (const char* space : {".global", ".shared", ".local", ".param", ".const"})
     if (instruction.find(space) != instruction.npos) return name + space;
   return name;
@@ -92,6 +93,7 @@ void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
 Device& chosen_device(const DeviceChoice& device, const EmulatorChoice& choice) {
   if (choice.given() && !device.device.starts_with("emulator"))
     throw UserError("--block-only, --profile: only the emulator can do that", "--device emulator");
+  if (!choice.only.empty()) parse_dim3("--block-only", choice.only, 0);  // or it is said at once
   return chosen_device(device);
 }
 

@@ -1,0 +1,26 @@
+// The kernels of tests/files/late, written by hand in the late IR.
+#pragma once
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "ir/error.h"
+#include "ir/parse.h"
+
+namespace kiln::testing {
+
+// KILN_TEST_FILES names the folder where the tests are not run from where they were built.
+inline Kernel late_kernel(const std::string& name) {
+  const char* given = std::getenv("KILN_TEST_FILES");
+  const std::string path =
+      (given ? std::string(given) : std::string(KILN_TESTS_DIR "/files")) + "/late/" + name;
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) throw UserError("cannot read '" + path + "'");
+  return parse(text.str(), path);
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,244 @@
+// Block-sparse attention of head dim 128 by the kernel in tests/files/late, beside the CUDA
+// prototype of the same schedule (a PTX file with the parameters below): the same masks, in turn.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "ir/error.h"
+#include "kernels/kernels.h"
+#include "runtime/cuda_error.h"
+#include "runtime/runtime.h"
+#include "tests/support/late_file.h"
+#include "tools/gpu/race.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kHeads = 32, kDim = 128, kBlock = 128;
+constexpr int kMultiprocessors = 132;
+constexpr double kFlopsPerClock = 4096;  // of a multiprocessor, f16 and bf16 by wgmma
+
+// What the prototype's entry takes.
+struct alignas(128) PrototypeParams {
+  cuda::EncodedMap q, k, v, o;
+  const void *indices, *counts, *mask, *order;
+  int* counter;
+  void* output;
+  int tiles_q, tiles_k, tiles, seq;
+  float scale_log2;
+  int causal;
+  uint64_t* clock;
+};
+static_assert(sizeof(PrototypeParams) == 640);
+constexpr int kPrototypeShared = 230592, kPrototypeThreads = 384;
+
+class OnGpu {
+ public:
+  OnGpu(CudaDevice& gpu, const Array& array) : gpu_(gpu), memory_(array.view()) {
+    memory_.data = gpu.allocate(array.bytes());
+    gpu.upload(memory_.data, array.data(), array.bytes());
+  }
+  OnGpu(const OnGpu&) = delete;
+  ~OnGpu() { gpu_.release(memory_.data); }
+  const Memory& memory() const { return memory_; }
+  void fetch(Array& array) const { gpu_.download(array.data(), memory_.data, array.bytes()); }
+
+ private:
+  CudaDevice& gpu_;
+  Memory memory_;
+};
+
+// Each block of the causal triangle with the probability, the diagonal and the first one always.
+Array random_blocks(int64_t tiles, double density, uint64_t seed) {
+  Array mask(Bool, {1, kHeads, tiles, tiles});
+  std::mt19937_64 random(seed);
+  std::bernoulli_distribution coin(density);
+  for (int64_t i = 0; i < mask.size(); ++i) {
+    const int64_t row = i / tiles % tiles, column = i % tiles;
+    const bool chosen = coin(random) || column == row || column == 0;
+    mask.set(i, chosen && column <= row);
+  }
+  return mask;
+}
+
+// The prototype expects rows of `tiles` entries.
+Array wide_indices(const BlockLists& lists, int64_t tiles) {
+  Array wide(I32, {1, kHeads, tiles, tiles});
+  const int64_t longest = lists.indices.shape()[3];
+  for (int64_t i = 0; i < kHeads * tiles * longest; ++i)
+    wide.set(i / longest * tiles + i % longest, lists.indices.get(i));
+  return wide;
+}
+
+cuda::EncodedMap prototype_map(const Memory& memory, unsigned rows, unsigned halves) {
+  cuda::EncodedMap map;
+  const auto all = static_cast<uint64_t>(count(memory.shape)) / kDim;
+  const uint64_t extents[] = {64, all, kDim / 64}, strides[] = {kDim * 2, 128};
+  const unsigned box[] = {64, rows, halves}, steps[] = {1, 1, 1};
+  cuda::check(cuda::api().tensor_map_encode(&map, cuda::MapDType::F16, 3, memory.data, extents,
+                                            strides, box, steps, cuda::MapInterleave::None,
+                                            cuda::MapSwizzle::Bytes128,
+                                            cuda::MapPromotion::Bytes256, cuda::MapFill::Zeros),
+              "encoding the prototype's maps");
+  return map;
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) throw UserError(fmt::format("cannot read '{}'", path));
+  return text.str();
+}
+
+std::string entry_of(const std::string& ptx) {
+  const std::string word = ".entry ";
+  const size_t at = ptx.find(word) + word.size();
+  return ptx.substr(at, ptx.find('(', at) - at);
+}
+
+struct Problem {
+  int64_t seq;
+  double density;
+};
+
+class Race {
+ public:
+  Race(CudaDevice& gpu, const Problem& problem)
+      : gpu_(gpu),
+        problem_(problem),
+        tiles_(problem.seq / kBlock),
+        shape_({1, kHeads, problem.seq, kDim}) {
+    for (Array* array : {&q_, &k_, &v_, &o_}) *array = Array(F16, shape_);
+    for (Array* array : {&q_, &k_, &v_}) fill_normal(*array, ++seed_);
+    mask_ = random_blocks(tiles_, problem.density, ++seed_);
+    lists_ = to_lists(mask_);
+  }
+
+  void run(const std::string& prototype) {
+    const OnGpu q(gpu_, q_), k(gpu_, k_), v(gpu_, v_), o(gpu_, o_), o2(gpu_, o_);
+    const OnGpu counts(gpu_, lists_.counts), indices(gpu_, lists_.indices);
+    const OnGpu wide(gpu_, wide_indices(lists_, tiles_));
+    const Array zeros(I64, {8});
+    const OnGpu scratch(gpu_, zeros), clocks(gpu_, zeros);
+
+    const auto kernel =
+        cuda_executable(compile(gpu_, kiln::testing::late_kernel("block_sparse_d128.tile")));
+    Arguments named;
+    named.tensor("q", q.memory()).tensor("k", k.memory()).tensor("v", v.memory());
+    named.tensor("o", o.memory()).tensor("counts", counts.memory());
+    named.tensor("indices", indices.memory()).dim("ctas", kMultiprocessors);
+    named.param("scale", 1 / std::sqrt(static_cast<double>(kDim)));
+    const Bindings bindings = bind(kernel->plan().signature(), named);
+    const CallPlan::Positional call = kernel->plan().positional(bindings);
+    std::vector<Contender> contenders = {{"kiln", [&] { kernel->launch(call.view(), nullptr); }}};
+
+    std::optional<cuda::Function> function;
+    PrototypeParams params = {};
+    if (!prototype.empty()) {
+      const std::string ptx = file_text(prototype);
+      function.emplace(cuda::load_module(gpu_.context(), ptx, prototype), entry_of(ptx),
+                       kPrototypeShared);
+      cuda::Current current(gpu_.context());
+      params.q = prototype_map(q.memory(), 128, 2), params.k = prototype_map(k.memory(), 128, 2);
+      params.v = prototype_map(v.memory(), 128, 2), params.o = prototype_map(o2.memory(), 16, 1);
+      params.indices = wide.memory().data, params.counts = counts.memory().data;
+      params.counter = static_cast<int*>(scratch.memory().data);
+      params.output = o2.memory().data;
+      params.tiles_q = params.tiles_k = static_cast<int>(tiles_);
+      params.tiles = static_cast<int>(kHeads * tiles_), params.seq = static_cast<int>(problem_.seq);
+      params.scale_log2 =
+          static_cast<float>(1 / std::sqrt(static_cast<double>(kDim)) / std::log(2.0));
+      params.causal = 1;
+      params.clock = static_cast<uint64_t*>(clocks.memory().data);
+      contenders.push_back({"prototype", [&] {
+                              cuda::launch(*function,
+                                           {{kMultiprocessors, 1, 1}, {kPrototypeThreads, 1, 1}},
+                                           nullptr, std::as_bytes(std::span(&params, 1)), 5);
+                            }});
+    }
+    const std::vector<RaceResult> results = race(gpu_, contenders);
+    gpu_.synchronize();
+    double gigahertz = 0;
+    if (!prototype.empty()) {
+      Array read(I64, {8});
+      clocks.fetch(read);
+      gigahertz = read.get(0) / read.get(1);
+    }
+    report(results, gigahertz);
+    check(o);
+  }
+
+ private:
+  void report(const std::vector<RaceResult>& results, double gigahertz) const {
+    double blocks = 0;
+    for (int64_t i = 0; i < lists_.counts.size(); ++i) blocks += lists_.counts.get(i);
+    const double flops = 4.0 * kBlock * kBlock * kDim * blocks;
+    fmt::print(
+        "B1 H{} S{} D{} f16, 128-blocks, causal, density {}: {:.0f} blocks, clock {:.3f} GHz\n",
+        kHeads, problem_.seq, kDim, problem_.density, blocks, gigahertz);
+    for (const RaceResult& result : results) {
+      const double seconds = result.median_ms() * 1e-3;
+      fmt::print("  {:10} {:9.3f} ms {:7.1f} TFLOP/s", result.name, result.median_ms(),
+                 flops / seconds * 1e-12);
+      if (gigahertz > 0)
+        fmt::print("  utilisation {:.3f}",
+                   flops / (seconds * gigahertz * 1e9 * kMultiprocessors * kFlopsPerClock));
+      fmt::print("  speed of the last, by rounds: x{:.3f}\n",
+                 1 / time_ratio(result, results.back()));
+    }
+  }
+
+  void check(const OnGpu& o) {
+    o.fetch(o_);
+    AttentionConfig config{.dtype = F16, .block_m = kBlock, .block_n = kBlock, .causal = true};
+    config = validated(config);
+    AttentionArgs args{q_.view(), k_.view(), v_.view(), o_.view(), mask_.view(), {}, {}, {}, {}};
+    std::vector<int64_t> rows;
+    std::mt19937_64 random(++seed_);
+    for (int i = 0; i < 128; ++i)
+      rows.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(kHeads * problem_.seq)));
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    const AttentionReference reference = attention_reference(config, args, rows);
+    std::vector<double> got;
+    for (const int64_t row : rows)
+      for (int64_t i = 0; i < kDim; ++i) got.push_back(o_.get(row * kDim + i));
+    const Comparison result = compare(got, reference.o, kDim, accuracy_rule(F16));
+    fmt::print("  check of {} rows: {} {}\n", rows.size(), result.ok() ? "ok" : "FAIL",
+               result.str());
+    failed_ = failed_ || !result.ok();
+  }
+
+  CudaDevice& gpu_;
+  const Problem problem_;
+  const int64_t tiles_;
+  const Shape shape_;
+  Array q_, k_, v_, o_, mask_;
+  BlockLists lists_;
+  uint64_t seed_ = 11;
+
+ public:
+  bool failed_ = false;
+};
+
+}  // namespace
+
+int race_attention(const std::string& prototype) {
+  CudaDevice& gpu = cuda_device(0, "sm_90a");
+  bool failed = false;
+  for (const Problem& problem : {Problem{32768, 0.1}, {32768, 0.3}, {8192, 0.25}}) {
+    Race one(gpu, problem);
+    one.run(prototype);
+    failed = failed || one.failed_;
+  }
+  return failed;
+}
+
+}  // namespace kiln
