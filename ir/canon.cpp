@@ -17,8 +17,8 @@ namespace {
 // The others, pure ops and loads, go where an anchor first needs them, depth first by operands; an
 // op that nothing needs is not placed. A load must not pass an anchor that writes its base: what
 // is still unplaced when such an anchor comes goes right before it, in the order in which it would
-// be needed. In a lowered kernel (with a target) loads are anchors too: where a load of a list or of
-// a message stands has been chosen.
+// be needed. In a lowered kernel (with a target) loads are anchors too: where a load of a list or
+// of a message stands has been chosen.
 bool is_load(const OpInfo& row) {
   bool reads = false, writes = false;
   for (const OperandInfo& operand : row.operands) {
@@ -27,7 +27,6 @@ bool is_load(const OpInfo& row) {
   }
   return row.has_result && row.max_regions == 0 && reads && !writes;
 }
-
 
 class Scheduler {
  public:

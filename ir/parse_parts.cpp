@@ -26,7 +26,8 @@ DType parse_dtype(TokenStream& in, bool alone) {
   std::vector<std::string> names;
   for (DType dtype : kAllDTypes) names.emplace_back(name(dtype));
   const std::string all = fmt::format("{}", fmt::join(names, ", "));
-  if (alone) names.insert(names.end(), {"tensor", "view", "shared", "fragment", "channel", "token"});
+  if (alone)
+    names.insert(names.end(), {"tensor", "view", "shared", "fragment", "channel", "token"});
   const std::string near = nearest(token.text, names);
   in.fail_expected(alone ? "a type" : "an element type",
                    near.empty() ? "one of " + all : hint(near));

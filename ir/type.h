@@ -10,10 +10,10 @@
 namespace kiln {
 
 enum class Kind : uint8_t {
-  Scalar,  // one element
-  Tensor,  // global memory, bound at launch; extents may be dynamic
-  Tile,    // named mutable storage of static shape, on chip
-  View,    // a rectangular part of a tensor or tile; reads and writes go to its base
+  Scalar,   // one element
+  Tensor,   // global memory, bound at launch; extents may be dynamic
+  Tile,     // named mutable storage of static shape, on chip
+  View,     // a rectangular part of a tensor or tile; reads and writes go to its base
   Channel,  // a queue of shared tiles of the type's dtype and shape
   Token,    // an asynchronous op under way
 };

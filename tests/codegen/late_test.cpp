@@ -128,8 +128,8 @@ TEST_CASE("late files on the host: a ring, for 0 to 2·slots + 1 tiles and ragge
   std::vector<Check> checks;
   for (int64_t tiles = 0; tiles <= 7; ++tiles)
     for (int64_t ragged : {0, 1, 33}) checks.push_back(check_of({{"n", 64 * tiles + ragged}}, 7));
-  CHECK(check_program(late_kernel("copy_ring.tile"), checks) == "");
-  CHECK(check_program(late_kernel("dead_slot.tile"), checks) == "");
+  CHECK(check_program(late_kernel(KILN_TESTS_DIR, "copy_ring.tile"), checks) == "");
+  CHECK(check_program(late_kernel(KILN_TESTS_DIR, "dead_slot.tile"), checks) == "");
 }
 
 TEST_CASE("late files on the host: a stream with messages", "[late]") {
@@ -138,7 +138,7 @@ TEST_CASE("late files on the host: a stream with messages", "[late]") {
   std::vector<Check> checks;
   for (int64_t n = 0; n <= 9; ++n)
     checks.push_back(check_of({{"n", n}, {"rows", 3}}, seed + static_cast<uint64_t>(n)));
-  CHECK(check_program(late_kernel("messages.tile"), checks) == "");
+  CHECK(check_program(late_kernel(KILN_TESTS_DIR, "messages.tile"), checks) == "");
 }
 
 TEST_CASE("late files on the host: gemms with a producer", "[late]") {
@@ -146,11 +146,11 @@ TEST_CASE("late files on the host: gemms with a producer", "[late]") {
   std::vector<Check> checks;
   for (auto [m, n, k] : {std::tuple{1, 1, 1}, {64, 64, 64}, {65, 130, 200}, {100, 40, 0}})
     checks.push_back(check_of({{"m", m}, {"n", n}, {"k", k}}, 3));
-  CHECK(check_program(late_kernel("gemm_producer.tile"), checks) == "");
+  CHECK(check_program(late_kernel(KILN_TESTS_DIR, "gemm_producer.tile"), checks) == "");
   checks.clear();
   for (auto [m, n, k, ctas] : {std::tuple{130, 257, 40, 1}, {40, 300, 0, 3}})
     checks.push_back(check_of({{"m", m}, {"n", n}, {"k", k}, {"ctas", ctas}}, 4));
-  CHECK(check_program(late_kernel("gemm.tile"), checks) == "");
+  CHECK(check_program(late_kernel(KILN_TESTS_DIR, "gemm.tile"), checks) == "");
 }
 
 TEST_CASE("late IR on the host: an asynchronous gemm that clears by a condition", "[late]") {

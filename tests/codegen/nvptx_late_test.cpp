@@ -157,7 +157,7 @@ std::string difference(const Kernel& kernel, const Op& op, int64_t warps, const 
 
 TEST_CASE("A ring becomes barriers, one copy a slot and an exchange of registers",
           "[nvptx][late]") {
-  const std::string ptx = ptx_of(late_kernel("copy_ring.tile"));
+  const std::string ptx = ptx_of(late_kernel(KILN_TESTS_DIR, "copy_ring.tile"));
   CHECK(occurrences(ptx, ".reqntid 256") == 1);
   CHECK(occurrences(ptx, ".minnctapersm 2") == 1);  // 40 + 216 registers: two blocks fit
   CHECK(occurrences(ptx, "setmaxnreg.dec.sync.aligned.u32 \t40") == 1);
@@ -174,7 +174,7 @@ TEST_CASE("A ring becomes barriers, one copy a slot and an exchange of registers
 }
 
 TEST_CASE("Warps store their rows from a slot, which is kept meanwhile", "[nvptx][late]") {
-  const std::string ptx = ptx_of(late_kernel("dead_slot.tile"));
+  const std::string ptx = ptx_of(late_kernel(KILN_TESTS_DIR, "dead_slot.tile"));
   CHECK(occurrences(ptx, "cp.async.bulk.tensor.3d.shared::cluster.global") == 1);
   CHECK(occurrences(ptx, "cp.async.bulk.tensor.2d.global.shared::cta") == 2);  // a panel each
   CHECK(occurrences(ptx, "cp.async.bulk.commit_group") == 1);
@@ -185,7 +185,7 @@ TEST_CASE("Warps store their rows from a slot, which is kept meanwhile", "[nvptx
 }
 
 TEST_CASE("Messages are vectors, and a loop has two exits", "[nvptx][late]") {
-  const std::string ptx = ptx_of(late_kernel("messages.tile"));
+  const std::string ptx = ptx_of(late_kernel(KILN_TESTS_DIR, "messages.tile"));
   CHECK(occurrences(ptx, "st.shared.v4.b32") == 2);
   const size_t behind_barriers = occurrences(ptx, "+4160]");  // control + 16 · 4 slots
   CHECK(behind_barriers == 4);  // a word of bools and one i32, written twice and read twice
@@ -293,7 +293,7 @@ TEST_CASE("Boxes put every element where the layout says", "[nvptx][late]") {
 }
 
 TEST_CASE("Copies of one tensor share a map", "[nvptx][late]") {
-  const Kernel kernel = late_kernel("block_sparse_d128.tile");
+  const Kernel kernel = late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile");
   const GpuCode code = compile_ptx(kernel);
   const std::vector<GpuLaunch>& launches = code.launches;
   REQUIRE(launches.size() == 2);

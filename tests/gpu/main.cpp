@@ -22,8 +22,8 @@
 #include "runtime/device.h"
 #include "tests/conformance/snippet.h"
 #include "tests/differential/differential.h"
+#include "tests/gpu/race.h"
 #include "tools/gpu/launch_cost.h"
-#include "tools/gpu/race.h"
 #include "tools/kiln/cli.h"
 
 namespace {

@@ -69,7 +69,8 @@ void check_late(Device& device, AttentionCase& one, int64_t ctas) {
   arguments.tensor("o", o.memory()).tensor("counts", *one.args.counts);
   arguments.tensor("indices", *one.args.indices).dim("ctas", ctas);
   arguments.param("scale", scale_of(one.config, one.args));
-  const Compiled kernel = compile(device, kiln::testing::late_kernel("block_sparse_d128.tile"));
+  const Compiled kernel =
+      compile(device, kiln::testing::late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile"));
   kiln::testing::run_on(device, *kernel.executable(), bind(kernel.signature(), arguments));
   INFO(one.describe() << " ctas " << ctas << " on " << device.name());
   CHECK(o.take(one.o));

@@ -43,7 +43,7 @@ const std::pair<const char*, Sizes> kFiles[] = {
 
 TEST_CASE("late: passes of the host keep what a kernel does", "[late]") {
   for (const auto& [name, dims] : kFiles) {
-    const Kernel kernel = late_kernel(name);
+    const Kernel kernel = late_kernel(KILN_TESTS_DIR, name);
     for (const Pass& pass : pipeline_for(Tier::Host)) {
       INFO(name << " " << pass.name);
       Kernel changed = kernel;
@@ -59,16 +59,16 @@ TEST_CASE("late: passes of the host keep what a kernel does", "[late]") {
 TEST_CASE("late: the canonical form keeps what a kernel does, target or not", "[late]") {
   for (const auto& [name, dims] : kFiles) {
     INFO(name);
-    Kernel kernel = late_kernel(name);
+    Kernel kernel = late_kernel(KILN_TESTS_DIR, name);
     expect_same(kernel, canonical(kernel), dims);
     kernel.target.clear();
     expect_same(kernel, canonical(kernel), dims);
-    CHECK(hash(kernel) != hash(late_kernel(name)));
+    CHECK(hash(kernel) != hash(late_kernel(KILN_TESTS_DIR, name)));
   }
 }
 
 TEST_CASE("late: no pass spreads over threads what is spread already", "[late]") {
-  const Kernel kernel = late_kernel("block_sparse_d128.tile");
+  const Kernel kernel = late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile");
   CHECK(passes_for(kernel, Tier::Sm80).empty());
   REQUIRE(passes_for(kernel, Tier::Host).size() == 1);
   CHECK(passes_for(kernel, Tier::Host)[0].name == "expand_online_softmax");
@@ -90,7 +90,7 @@ TEST_CASE("late: no pass spreads over threads what is spread already", "[late]")
 }
 
 TEST_CASE("late: dead code spares what other roles wait for", "[late]") {
-  Kernel kernel = late_kernel("messages.tile");
+  Kernel kernel = late_kernel(KILN_TESTS_DIR, "messages.tile");
   const auto ops = [](const Kernel& of) {
     std::map<std::string, int> counts;
     walk(of, of.body, [&](OpId id) { ++counts[std::string(info(of.op(id).code).name)]; });

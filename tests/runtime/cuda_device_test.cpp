@@ -108,7 +108,7 @@ TEST_CASE("cuda device: an `a` architecture is for its own GPU only") {
 TEST_CASE("cuda device: a kernel that is scheduled for sm_90a has code for it") {
   FakeCuda& fake = fake_cuda();
   FreshCache cache;
-  const Kernel kernel = testing::late_kernel("copy_ring.tile");
+  const Kernel kernel = testing::late_kernel(KILN_TESTS_DIR, "copy_ring.tile");
   Counter counter;
   compile(device("cuda"), kernel);  // a device of sm_90, which its GPU does not mind
   CHECK_THAT(fake.loaded, Contains(".target sm_90a"));

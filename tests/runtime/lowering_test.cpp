@@ -40,13 +40,13 @@ Kernel without(Kernel kernel, OpCode code, const char* attribute) {
 
 TEST_CASE("lowering: a kernel of the late IR is taken as it is", "[lowering]") {
   for (const char* name : {"block_sparse_d128.tile", "copy_ring.tile", "gemm.tile"}) {
-    const Kernel kernel = late_kernel(name);
+    const Kernel kernel = late_kernel(KILN_TESTS_DIR, name);
     CHECK(print(lowered(kernel, Tier::Sm80, "sm_90a")) == print(kernel));
   }
 }
 
 TEST_CASE("lowering: on the host only its softmax is expanded", "[lowering]") {
-  const Kernel kernel = late_kernel("block_sparse_d128.tile");
+  const Kernel kernel = late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile");
   const Kernel host = lowered(kernel, Tier::Host);
   CHECK(host.target.empty());
   int steps = 0, gemms = 0;
@@ -56,14 +56,14 @@ TEST_CASE("lowering: on the host only its softmax is expanded", "[lowering]") {
   });
   CHECK(steps == 0);
   CHECK(gemms > 0);
-  const Kernel ring = late_kernel("copy_ring.tile");
+  const Kernel ring = late_kernel(KILN_TESTS_DIR, "copy_ring.tile");
   Kernel expected = ring;
   expected.target.clear();
   CHECK(print(lowered(ring, Tier::Host)) == print(expected));
 }
 
 TEST_CASE("lowering: the late IR needs its GPU, layouts and places", "[lowering]") {
-  const Kernel kernel = late_kernel("copy_ring.tile");
+  const Kernel kernel = late_kernel(KILN_TESTS_DIR, "copy_ring.tile");
   CHECK(refusal(kernel) == "none");
   CHECK(refusal(kernel, "sm_90") ==
         "kernel 'copy_ring' is scheduled for sm_90a, the device's code is for sm_90");

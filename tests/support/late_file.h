@@ -11,11 +11,11 @@
 
 namespace kiln::testing {
 
-// KILN_TEST_FILES names the folder where the tests are not run from where they were built.
-inline Kernel late_kernel(const std::string& name) {
+// `tests` is KILN_TESTS_DIR; KILN_TEST_FILES names its folder of files where the tests do not run
+// from where they were built.
+inline Kernel late_kernel(const std::string& tests, const std::string& name) {
   const char* given = std::getenv("KILN_TEST_FILES");
-  const std::string path =
-      (given ? std::string(given) : std::string(KILN_TESTS_DIR "/files")) + "/late/" + name;
+  const std::string path = (given ? std::string(given) : tests + "/files") + "/late/" + name;
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();

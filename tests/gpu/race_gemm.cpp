@@ -9,8 +9,8 @@
 #include "kernels/kernels.h"
 #include "runtime/cuda_error.h"
 #include "runtime/runtime.h"
+#include "tests/gpu/race.h"
 #include "tests/support/late_file.h"
-#include "tools/gpu/race.h"
 
 namespace kiln {
 namespace {
@@ -75,7 +75,8 @@ bool run(CudaDevice& gpu, const Cublas& cublas, int64_t m, int64_t n, int64_t k)
     memory->data = gpu.allocate(bytes);
     gpu.upload(memory->data, host, bytes);
   }
-  const auto kernel = cuda_executable(compile(gpu, kiln::testing::late_kernel("gemm.tile")));
+  const auto kernel =
+      cuda_executable(compile(gpu, kiln::testing::late_kernel(KILN_TESTS_DIR, "gemm.tile")));
   Arguments named;
   named.tensor("a", ga).tensor("b", gb).tensor("c", gc).dim("ctas", kMultiprocessors);
   const Bindings bindings = bind(kernel->plan().signature(), named);

@@ -14,8 +14,8 @@
 #include "kernels/kernels.h"
 #include "runtime/cuda_error.h"
 #include "runtime/runtime.h"
+#include "tests/gpu/race.h"
 #include "tests/support/late_file.h"
-#include "tools/gpu/race.h"
 
 namespace kiln {
 namespace {
@@ -128,8 +128,8 @@ class Race {
     const Array zeros(I64, {8});
     const OnGpu scratch(gpu_, zeros), clocks(gpu_, zeros);
 
-    const auto kernel =
-        cuda_executable(compile(gpu_, kiln::testing::late_kernel("block_sparse_d128.tile")));
+    const auto kernel = cuda_executable(
+        compile(gpu_, kiln::testing::late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile")));
     Arguments named;
     named.tensor("q", q.memory()).tensor("k", k.memory()).tensor("v", v.memory());
     named.tensor("o", o.memory()).tensor("counts", counts.memory());

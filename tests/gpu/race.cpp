@@ -1,4 +1,4 @@
-#include "tools/gpu/race.h"
+#include "tests/gpu/race.h"
 
 #include <algorithm>
 #include <random>
