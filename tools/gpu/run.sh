@@ -3,7 +3,7 @@
 # benchmarks, the cost of launches; a table last, logs in the folder $OUT.
 #
 #     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer counters
-#                                   bench launch race; default: all
+#                                   bench launch race late_sanitizer late_repeats; default: all
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -66,6 +66,17 @@ counters() {  # what ncu said travels as one file
   return $status
 }
 
+late_sanitizer() {  # hand-written Hopper kernels; what racecheck may say of them: ir/LATE.md
+  local status=0 tool
+  for tool in memcheck synccheck racecheck; do
+    echo "-- $tool"
+    KILN_TEST_REPEATS=20 compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 \
+      bash "$bundle/gpu_tests" "hand-written*" 2>&1 | grep -v 'Host Frame' | tail -40
+    [[ ${PIPESTATUS[0]} == 0 || $tool == racecheck ]] || status=1
+  done
+  return $status
+}
+
 race() {  # hand-written Hopper kernels: KILN_PROTOTYPE is the prototype's PTX, if there is one
   local cublas status=0
   cublas=$(find / -name 'libcublas.so.1[23]' -not -path '/proc/*' 2>/dev/null | sort | tail -1)
@@ -77,7 +88,8 @@ race() {  # hand-written Hopper kernels: KILN_PROTOTYPE is the prototype's PTX, 
 export KILN_TEST_FILES=tests/files
 chosen=("$@")
 [[ ${#chosen[@]} == 0 ]] &&
-  chosen=(devices attend tests conformance programs sanitizer counters bench launch race)
+  chosen=(devices attend tests conformance programs sanitizer counters bench launch race
+    late_sanitizer late_repeats)
 for name in "${chosen[@]}"; do
   case $name in
     devices) part devices 60 "$bundle/kiln" devices ;;
@@ -88,6 +100,8 @@ for name in "${chosen[@]}"; do
     sanitizer) part sanitizer 500 sanitizer ;;
     counters) lines=150 part counters 400 counters ;;
     bench) part bench 400 "$bundle/kiln" bench --device cuda ;;
+    late_sanitizer) lines=130 part late_sanitizer 300 late_sanitizer ;;
+    late_repeats) KILN_TEST_REPEATS=100000 part late_repeats 200 bash "$bundle/gpu_tests" 'hand-written*' ;;
     race) lines=60 part race 400 race ;;
     launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
