@@ -48,8 +48,7 @@
 //    are not more than a launch of so many threads gets: min(256, 65536 / threads) in steps of 8,
 //    each.
 //  - A role names no tile from outside. Of 1 warp, it has no fragment but scalar variables, and
-//  only
-//    asynchronous copies and stores move tiles. Layouts have the role's warps.
+//    only asynchronous copies and stores move tiles. Layouts have the role's warps.
 //  - loop: an exit_if directly in its region, where alone an exit_if stands.
 //  - channel: directly in the launch's region; one role pushes, another pops; 1 to 4096 slots, a
 //    message of name:bool and name:i32; offset a multiple of 1024, control of 16. Rings, control,

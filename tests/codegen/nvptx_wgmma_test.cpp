@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
-#include <fstream>
+#include <filesystem>
 
 #include "ir/error.h"
 #include "ir/layout/fragments.h"
@@ -14,6 +14,7 @@
 #include "passes/pipeline.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/nvptx_support.h"
+#include "tests/support/late_file.h"
 
 using namespace kiln;
 using namespace kiln::testing;
@@ -359,13 +360,16 @@ TEST_CASE("packed weights are elements to other ops", "[wgmma]") {
   check_values(text);
 }
 
-TEST_CASE("wgmma: the last stage of whole kernels stays in registers, nothing serialised",
-          "[wgmma]") {
-  for (const char* name : {"block_sparse_d128", "gemm", "gemm_producer"}) {
+TEST_CASE("wgmma: whole kernels of the last stage stay in registers, nothing serialised",
+          "[wgmma][late]") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(late_folder(KILN_TESTS_DIR))) {
+    const std::string name = entry.path().filename();
     INFO(name);
-    std::ifstream file(std::string(KILN_TESTS_DIR) + "/files/late/" + name + ".tile");
-    REQUIRE(file);
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    CHECK(assembly_fault(compiled(text), kTarget) == "");
+    const Kernel kernel = late_kernel(KILN_TESTS_DIR, name);
+    verify(kernel);
+    CHECK(assembly_fault(compile_ptx(kernel).ptx, kTarget) == "");
+    ++files;
   }
+  CHECK(files >= 6);
 }

@@ -5,29 +5,13 @@
 #include <cmath>
 #include <set>
 
+#include "tests/ir/late_modes.h"
 #include "tests/ir/run_text.h"
 
 using namespace kiln;
 using namespace kiln::test;
 
 namespace {
-
-// Eager and lazy with the agents in both orders, and `seeds` random orders.
-std::vector<InterpOptions> all_modes(uint64_t seeds) {
-  using Async = InterpOptions::Async;
-  std::vector<InterpOptions> modes;
-  for (bool reverse : {false, true})
-    for (Async async : {Async::Eager, Async::Lazy})
-      modes.push_back({.reverse_agents = reverse, .async = async});
-  for (uint64_t seed = 1; seed <= seeds; ++seed)
-    modes.push_back({.async = Async::Random, .seed = seed});
-  return modes;
-}
-
-std::string described(const InterpOptions& options) {
-  return fmt::format("mode {}, reversed {}, seed {}", static_cast<int>(options.async),
-                     options.reverse_agents, options.seed);
-}
 
 Numbers counted(int64_t count, double first = 0, double step = 1) {
   Numbers numbers;

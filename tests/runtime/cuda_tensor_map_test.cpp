@@ -223,7 +223,9 @@ TEST_CASE("tensor map: a launch passes maps first, then the other slots") {
   FakeCuda& fake = fake_cuda();
   const Kernel kernel = scale_kernel();
   GpuCode code;
-  code.ptx = ".version 8.0\n.target sm_80\n.entry mapped(";
+  code.ptx =
+      ".version 8.0\n.target sm_80\n.entry mapped(.param .align 64 .b8 y_map[128], "
+      ".param .align 64 .b8 x_map[128], .param .u64 n, .param .u64 x)";
   code.launches = {{"mapped",
                     {{Slot::Kind::Map, "y", 0, {{64}, 32, true}},
                      {Slot::Kind::Map, "x", 0, {{16}, 16, false}},
@@ -241,7 +243,7 @@ TEST_CASE("tensor map: a launch passes maps first, then the other slots") {
   const CallArguments arguments{.tensors = tensors, .params = {&factor, 1}};
   executable.launch(arguments, nullptr);
   const FakeCuda::Launch& launch = fake.last_launch;
-  CHECK(launch.param_bytes == 2 * 128 + 16);
+  REQUIRE(launch.param_bytes == 2 * 128 + 16);
   CHECK(launch.dynamic_shared == 200 << 10);
   Numbers words(launch.param_bytes / 8);
   std::memcpy(words.data(), launch.params.data(), launch.param_bytes);

@@ -20,6 +20,7 @@ struct kiln::cuda::CUfunc_st {
   std::string name;
   int device;
   int max_dynamic_shared;
+  std::vector<size_t> param_bytes;  // of each parameter
 };
 struct kiln::cuda::CUevent_st {
   std::chrono::steady_clock::time_point time;
@@ -262,13 +263,27 @@ Result cuModuleUnload(CUmodule module) {
   return enter<FakeCuda::entry("cuModuleUnload")>();
 }
 
+// What the PTX declares: arrays of bytes, and words of 8.
+static std::vector<size_t> declared_parameters(const std::string& code, size_t begin) {
+  std::vector<size_t> bytes;
+  const size_t end = code.find(')', begin);
+  for (size_t at = begin; (at = code.find(".param", at + 1)) < end;) {
+    const std::string declaration = code.substr(at, code.find_first_of(",)", at) - at);
+    const size_t array = declaration.find('[');
+    bytes.push_back(array == std::string::npos ? 8 : std::stoul(declaration.substr(array + 1)));
+  }
+  return bytes;
+}
+
 Result cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  if (module->code.find(".entry " + std::string(name) + "(") == std::string::npos)
-    return Result::NotFound;
+  const size_t entry = module->code.find(".entry " + std::string(name) + "(");
+  if (entry == std::string::npos) return Result::NotFound;
   // As long as the library: tests do not outlive it.
   static auto& functions = *new std::map<std::string, CUfunc_st>;
   const std::string key = name + std::string("@") + std::to_string(module->device);
-  *function = &functions.try_emplace(key, CUfunc_st{name, module->device, 48 << 10}).first->second;
+  *function =
+      &functions.try_emplace(key, CUfunc_st{name, module->device, 48 << 10, {}}).first->second;
+  (*function)->param_bytes = declared_parameters(module->code, entry);
   return enter<FakeCuda::entry("cuModuleGetFunction")>();
 }
 
@@ -305,7 +320,7 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   Result answer = enter<FakeCuda::entry("cuLaunchKernel")>();
   if (answer != Result::Success) return answer;
   if (stack.empty() || stack.back()->device != function->device) return Result::InvalidContext;
-  if (params || !extra) return Result::InvalidValue;
+  if (!params == !extra) return Result::InvalidValue;
   if (block_x * block_y * block_z > static_cast<unsigned>(fake.max_threads))
     return Result::LaunchOutOfResources;
   if (dynamic_shared > static_cast<unsigned>(function->max_dynamic_shared))
@@ -314,13 +329,22 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   if (fake.history) fake.history->push_back(function->name);
   fake.launch_before = fake.last_launch;
   FakeCuda::Launch& launch = fake.last_launch;
-  const void* buffer = nullptr;
-  for (; *extra != kParamEnd; extra += 2) {
-    if (extra[0] == kParamBufferPointer) buffer = extra[1];
-    if (extra[0] == kParamBufferSize) launch.param_bytes = *static_cast<size_t*>(extra[1]);
+  if (params) {
+    launch.param_bytes = 0;
+    for (const size_t bytes : function->param_bytes) {
+      if (launch.param_bytes + bytes > launch.params.size()) return Result::InvalidValue;
+      std::memcpy(launch.params.data() + launch.param_bytes, *params++, bytes);
+      launch.param_bytes += bytes;
+    }
+  } else {
+    const void* buffer = nullptr;
+    for (; *extra != kParamEnd; extra += 2) {
+      if (extra[0] == kParamBufferPointer) buffer = extra[1];
+      if (extra[0] == kParamBufferSize) launch.param_bytes = *static_cast<size_t*>(extra[1]);
+    }
+    if (launch.param_bytes > launch.params.size()) return Result::InvalidValue;
+    if (launch.param_bytes > 0) std::memcpy(launch.params.data(), buffer, launch.param_bytes);
   }
-  if (launch.param_bytes > launch.params.size()) return Result::InvalidValue;
-  if (launch.param_bytes > 0) std::memcpy(launch.params.data(), buffer, launch.param_bytes);
   launch.function = function->name;
   launch.grid = {grid_x, grid_y, grid_z};
   launch.block = {block_x, block_y, block_z};

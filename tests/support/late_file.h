@@ -13,9 +13,13 @@ namespace kiln::testing {
 
 // `tests` is KILN_TESTS_DIR; KILN_TEST_FILES names its folder of files where the tests do not run
 // from where they were built.
-inline Kernel late_kernel(const std::string& tests, const std::string& name) {
+inline std::string late_folder(const std::string& tests) {
   const char* given = std::getenv("KILN_TEST_FILES");
-  const std::string path = (given ? std::string(given) : tests + "/files") + "/late/" + name;
+  return (given ? std::string(given) : tests + "/files") + "/late/";
+}
+
+inline Kernel late_kernel(const std::string& tests, const std::string& name) {
+  const std::string path = late_folder(tests) + name;
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
