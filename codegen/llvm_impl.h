@@ -33,6 +33,7 @@ class ModuleOwner {
   std::string errors_;
   llvm::LLVMContext context_;
   llvm::Module module_;
+  bool lean_ = false;  // without the back end's repeats of clean_up
 };
 
 }  // namespace kiln

@@ -129,6 +129,7 @@ class Emitter {
   Values coordinate(const Layout& layout, Val reg);
   // Is it an element of the tile, or padding? Null if no thread has padding there.
   Val in_tile(const Layout& layout, std::span<const Val> coordinate);
+  Val in_tile(const Layout& layout, int64_t reg);
 
   // nvptx_memory.cpp
   Place place(Value storage);

@@ -57,7 +57,7 @@ Val MmaOperand::word(int64_t index) {
 
 // The elements of a word are in the tile, or all padding.
 Val MmaOperand::masked(Val word, int64_t index) {
-  Val valid = e.in_tile(part_, e.coordinate(part_, index * per_word(dtype_)));
+  Val valid = e.in_tile(part_, index * per_word(dtype_));
   return valid ? b.ir.CreateSelect(valid, word, b.i32(0)) : word;
 }
 

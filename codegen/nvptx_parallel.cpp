@@ -31,6 +31,12 @@ std::vector<int> loop_axes(const Op& op, size_t storage, const std::vector<Value
   return axes;
 }
 
+// Where a loop finds its registers in fragments of a layout, indexed by these axes of the loop.
+struct Local {
+  Layout tile;
+  std::vector<int> axes, registers;
+};
+
 // Does a point read memory after it has written some? Then its stores cannot wait.
 bool reads_after_writing(const Kernel& kernel, const Region& body) {
   bool written = false;
@@ -55,15 +61,22 @@ void Emitter::emit_parallel(const Op& op) {
   Point point;
   point.first = first_copy(*this, *loop);
   bool fragments = false;
+  std::vector<Local> local;  // most accesses of a loop are to tiles of one layout
   for (OpId id : body.ops) {
     const Op& access = kernel_.op(id);
     const std::optional<size_t> storage = storage_operand(access);
     if (!storage || !is_fragment(access.operands[*storage])) continue;
     fragments = true;
-    auto local = local_registers(*loop, loop_axes(access, *storage, body.args),
-                                 *fragment(access.operands[*storage]).layout);
-    if (!local) throw InternalError(access.loc, "a thread lacks elements of a fragment");
-    point.registers.emplace(&access, std::move(*local));
+    const std::vector<int> axes = loop_axes(access, *storage, body.args);
+    const Layout& tile = *fragment(access.operands[*storage]).layout;
+    auto found = std::ranges::find_if(
+        local, [&](const auto& known) { return known.tile == tile && known.axes == axes; });
+    if (found == local.end()) {
+      auto registers = local_registers(*loop, axes, tile);
+      if (!registers) throw InternalError(access.loc, "a thread lacks elements of a fragment");
+      found = local.insert(local.end(), {tile, axes, std::move(*registers)});
+    }
+    point.registers.emplace(&access, found->registers);
   }
 
   point.defers = !reads_after_writing(kernel_, body);

@@ -127,7 +127,7 @@ class ReduceEmitter {
     Values values;
     for (const int reg : sources) {
       Val x = cast(b, source_.registers[static_cast<size_t>(reg)], source_.dtype, work_);
-      Val valid = e.in_tile(*source_.layout, e.coordinate(*source_.layout, reg));
+      Val valid = e.in_tile(*source_.layout, int64_t{reg});
       x = with_.element(x);
       values.push_back(valid ? b.ir.CreateSelect(valid, x, with_.identity()) : x);
     }
@@ -154,7 +154,7 @@ class ReduceEmitter {
     b.when(is_first(plan), [&] {
       for (size_t reg = 0; reg < results.size(); ++reg) {
         const auto r = static_cast<int64_t>(reg);
-        b.when(e.in_tile(walk, e.coordinate(walk, r)), [&] {
+        b.when(e.in_tile(walk, r), [&] {
           Val value = cast(b, results[reg], work_, scratch.dtype);
           b.ir.CreateStore(b.to_memory(value, scratch.dtype), own(r));
         });

@@ -89,4 +89,9 @@ Val Emitter::in_tile(const Layout& layout, std::span<const Val> coordinate) {
   return inside;
 }
 
+// The coordinate costs a dozen instructions, for nothing where there is no padding.
+Val Emitter::in_tile(const Layout& layout, int64_t reg) {
+  return layout.is_padded() ? in_tile(layout, coordinate(layout, reg)) : nullptr;
+}
+
 }  // namespace kiln::nvptx

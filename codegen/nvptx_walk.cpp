@@ -55,10 +55,16 @@ Values Walk::coordinate(Val step) {
 
 Values Walk::coordinate(int64_t step) {
   if (!adds_up_) return coordinate(emitter_.b.i32(step));
+  Builder& b = emitter_.b;
+  if (std::exchange(block_, b.ir.GetInsertBlock()) != b.ir.GetInsertBlock()) sums_.clear();
   const Coordinate constant = constants(step);
   Values c = thread_;
-  for (size_t k = 0; k < c.size(); ++k)
-    if (constant[k] != 0) c[k] = emitter_.b.ir.CreateAdd(c[k], emitter_.b.i32(constant[k]));
+  for (size_t k = 0; k < c.size(); ++k) {
+    if (constant[k] == 0) continue;
+    Val& sum = sums_[{k, constant[k]}];
+    if (!sum) sum = b.ir.CreateAdd(c[k], b.i32(constant[k]));
+    c[k] = sum;
+  }
   return c;
 }
 

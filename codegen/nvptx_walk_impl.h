@@ -42,6 +42,8 @@ class Walk {
   bool adds_up_ = true;
   Coordinate thread_most_;  // of the thread's part, in elements
   Values thread_;
+  std::map<std::pair<size_t, int64_t>, Val> sums_;  // by axis and constant, in this block:
+  llvm::BasicBlock* block_ = nullptr;
 };
 
 // Of the threads that hold copies of one element, is this the first? Null if there are none.
