@@ -79,6 +79,9 @@ class Derivation {
     if (panel_bytes_ == 0)
       fail(fmt::format("{}: its layout is not of swizzled panels", str(type)),
            "rows of a multiple of 32 bytes, and the layout `swizzled` of 128, 64 or 32 bytes");
+    if (const int64_t unit = swizzle_alignment(panel_bytes_); owner->integer("offset") % unit > 0)
+      fail(fmt::format("{}: expected it at an offset that is a multiple of {}, got {}", str(type),
+                       unit, owner->integer("offset")));
     panel_ = copy_.map.panel = panel_bytes_ / bytes_;
     for (size_t k = 0; k < extents_.size(); ++k)
       if (offsets_[k] < 0 || offsets_[k] + extents_[k] > shape_[k])

@@ -9,6 +9,7 @@
 #include "codegen/llvm_impl.h"
 #include "codegen/nvptx_emit_impl.h"
 #include "ir/error.h"
+#include "ir/walk.h"
 
 namespace kiln {
 namespace nvptx {
@@ -44,6 +45,20 @@ std::string without_half_flushes(std::string ptx) {
   return ptx;
 }
 
+// What the passes would have made fit may not, in a text that they were not run on.
+template <class Emit>
+GpuLaunch as_written(const Kernel& kernel, Emit&& emit) {
+  try {
+    return emit();
+  } catch (const InternalError& error) {
+    if (!first_late_op(kernel)) throw;
+    throw UserError(
+        error.loc(), error.message(),
+        "no pass runs on a kernel with roles or asynchronous ops: what its text chooses, "
+        "layouts above all, must fit");
+  }
+}
+
 class Compilation {
  public:
   explicit Compilation(const Kernel& kernel)
@@ -57,7 +72,9 @@ class Compilation {
     bool roles = false;
     for (size_t i = 0; i < launches.size(); ++i) {
       Emitter emitter(kernel, target_, owner_.module());
-      launches_.push_back(emitter.emit(*launches[i], entry_name(kernel, i, launches.size())));
+      launches_.push_back(as_written(kernel, [&] {
+        return emitter.emit(*launches[i], entry_name(kernel, i, launches.size()));
+      }));
       ptx = std::max(ptx, emitter.b.ptx);
       roles = roles || roles_op(kernel, *launches[i]);
     }

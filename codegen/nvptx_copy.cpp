@@ -11,7 +11,7 @@ void Emitter::emit_copy(const Op& op) {
     return copy_memory(*this, place(from), place(to), pad, op.word("instruction") == "cp_async");
   if (!is_fragment(from)) return load_fragment(*this, place(from), fragment(to), pad);
   if (!is_fragment(to)) return store_fragment(*this, fragment(from), place(to));
-  copy_fragment(*this, fragment(from), fragment(to));
+  copy_fragment(*this, op.loc, fragment(from), fragment(to));
 }
 
 void Emitter::emit_fill(const Op& op) {

@@ -134,10 +134,10 @@ void store_fragment(Emitter& e, const Fragment& from, const Place& to) {
   });
 }
 
-void copy_fragment(Emitter& e, const Fragment& from, Fragment& to) {
+void copy_fragment(Emitter& e, const Loc& loc, const Fragment& from, Fragment& to) {
   const auto held = local_registers(
       *to.layout, paired_axes(from.layout->shape(), to.layout->shape()), *from.layout);
-  if (!held) throw InternalError("copy: a thread lacks elements of the source");
+  if (!held) throw InternalError(loc, "copy: a thread lacks elements of the source");
   for (size_t reg = 0; reg < held->size(); ++reg) {
     const int source = (*held)[reg];
     to.registers[reg] =

@@ -14,7 +14,7 @@ void fill_memory(Emitter& emitter, const Place& to, Val value);  // of the place
 void load_fragment(Emitter& emitter, const Place& from, Fragment& to, const Scalar& pad);
 void store_fragment(Emitter& emitter, const Fragment& from, const Place& to);
 // Each thread has what it needs, InternalError if not.
-void copy_fragment(Emitter& emitter, const Fragment& from, Fragment& to);
+void copy_fragment(Emitter& emitter, const Loc& loc, const Fragment& from, Fragment& to);
 
 // The elements of a value, or of a vector of values; and back.
 Values elements_of(Builder& b, Val value, int64_t width);

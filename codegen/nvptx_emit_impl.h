@@ -76,6 +76,7 @@ class Emitter {
   const Kernel& kernel() const { return kernel_; }
   const Agent& agent() const { return agent_; }
   int64_t warps() const { return agent_.warps; }
+  int64_t launch_registers() const { return registers_.registers; }  // of a thread, at most
   Val lane() const { return lane_; }
   Val warp() const { return warp_; }  // of the agent
 

@@ -1,6 +1,8 @@
 // reduce: within a thread as a balanced tree, across the lanes of a warp by exchanges with lane ^
 // mask, across warps through shared memory; always in the same order. Floats are accumulated in f32
 // (f64 if either side is) and rounded once.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -136,6 +138,15 @@ class ReduceEmitter {
 
   // One thread of those that hold a part of a line writes it; all read the parts of theirs.
   void across_warps(const ReducePlan& plan, Values& results) {
+    Coordinate expected = destination_.layout->shape();
+    expected.insert(expected.begin(), plan.parts);
+    const bool given = static_cast<bool>(op_.operand(2));
+    if (!given || e.kernel().type(op_.operand(2)).shape != expected)
+      throw InternalError(
+          op_.loc,
+          fmt::format("reduce: warps have parts of the result: expected a scratch "
+                      "tile of extents {}, got {}",
+                      tuple_text(expected), given ? str(e.kernel().type(op_.operand(2))) : "none"));
     Place scratch = e.place(op_.operand(2));
     if (is_float(work_) ? size_of(scratch.dtype) < size_of(work_) : scratch.dtype != work_)
       throw InternalError(op_.loc, "reduce: the scratch tile cannot hold a partial result");

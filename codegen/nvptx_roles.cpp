@@ -2,6 +2,8 @@
 // there is one agent's code. Loops with exits in their middle.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/roles_impl.h"
 #include "ir/error.h"
@@ -14,8 +16,12 @@ namespace I = llvm::Intrinsic;
 }  // namespace
 
 void Emitter::start_launch(const Op& launch, llvm::Function& function) {
-  if (!roles_op(kernel_, launch)) return;
-  registers_ = launch_registers(kernel_, launch, b.target);
+  if (!roles_op(kernel_, launch)) {
+    registers_.registers = std::min<int64_t>(
+        GpuTarget::kMostRegisters, GpuTarget::kRegistersPerMultiprocessor / (32 * agent_.warps));
+    return;
+  }
+  registers_ = kiln::launch_registers(kernel_, launch, b.target);
   // Without it ptxas does not know how many registers a thread starts with, and ignores setmaxnreg.
   function.addFnAttr("nvvm.minctasm", fmt::format("{}", registers_.blocks));
 }

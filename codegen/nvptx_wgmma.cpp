@@ -14,6 +14,7 @@
 #include "codegen/nvptx_words_impl.h"
 #include "ir/error.h"
 #include "ir/layout/fragments.h"
+#include "ir/walk.h"
 
 namespace kiln::nvptx {
 namespace {
@@ -112,11 +113,12 @@ class GemmAsync {
   }
 
   void emit() {
-    b.call(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
     Val clear = op_.operand(3) ? e.scalar(op_.operand(3)) : b.i1(false);
+    b.call(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
+    const int64_t widest = widest_instruction();
     for (int64_t row = 0; row < m_ / groups(); row += kRows) {
-      for (int64_t column = 0; column < n_; column += kColumns) {
-        const int64_t columns = std::min(n_ - column, kColumns);
+      for (int64_t column = 0; column < n_; column += widest) {
+        const int64_t columns = std::min(n_ - column, widest);
         const int64_t first = (row / kRows * n_ + column) / 2;
         const auto d = std::span(c_.registers)
                            .subspan(static_cast<size_t>(first), static_cast<size_t>(columns / 2));
@@ -158,6 +160,13 @@ class GemmAsync {
     words_ = a.registers;
   }
 
+  // In whole panels, of any width.
+  int64_t widest_instruction() const {
+    constexpr int64_t kUnit = 64;
+    const int64_t accumulators = e.launch_registers() - kRegistersBesideAccumulators;
+    return std::clamp(2 * accumulators / kUnit * kUnit, kUnit, kColumns);
+  }
+
   Accumulators cleared(std::span<Val> d, Val clear) {
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(clear)) return {d, known->isOne()};
     return {d, false, b.ir.CreateNot(clear)};
@@ -189,9 +198,45 @@ class GemmAsync {
   int64_t m_ = 0, n_ = 0;
 };
 
+// To registers here, not where an instruction takes them.
+void load_constants(Builder& b, Values& registers) {
+  Values constants;
+  for (Val value : registers)
+    if (llvm::isa<llvm::Constant>(value)) constants.push_back(value);
+  const Values loaded = held_here(b, constants);
+  auto next = loaded.begin();
+  for (Val& value : registers)
+    if (llvm::isa<llvm::Constant>(value)) value = *next++;
+}
+
+// The products that may begin while `op` is under way, itself included: none beyond a loop.
+std::vector<const Op*> products_with(const Kernel& kernel, RegionId region, const Op& op) {
+  std::vector<const Op*> found;
+  const auto note = [&](OpId id) {
+    if (kernel.op(id).code == OpCode::GemmAsync) found.push_back(&kernel.op(id));
+  };
+  const std::vector<OpId>& ops = kernel.region(region).ops;
+  for (auto it = std::ranges::find(ops, kernel.def(op.result)); it != ops.end(); ++it) {
+    const OpCode code = kernel.op(*it).code;
+    if (code == OpCode::For || code == OpCode::Loop) break;
+    note(*it);
+    for (RegionId inner : kernel.op(*it).regions) walk(kernel, inner, note);
+  }
+  return found;
+}
+
 }  // namespace
 
 void Emitter::emit_gemm_async(const Op& op) {
+  // ptxas waits for a product before it writes accumulators of another, so all are written now.
+  if (gemms_.empty())
+    for (const Op* gemm : products_with(kernel_, region_, op)) {
+      const auto c = fragments_.find(gemm->operands[2].id);
+      const bool fixed = gemm->operand(3) && kernel_.def_as(gemm->operands[3], OpCode::Const);
+      const bool clears =
+          fixed && llvm::cast<llvm::Constant>(scalar(gemm->operands[3]))->isOneValue();
+      if (c != fragments_.end() && !clears) load_constants(b, c->second.registers);
+    }
   GemmAsync(*this, op).emit();
   gemms_.push_back(op.result);
 }
@@ -201,13 +246,18 @@ void Emitter::emit_await(const Op& op) {
   if (token == gemms_.end()) return;  // a later one was awaited
   const auto younger = gemms_.end() - token - 1;
   b.call(llvm::Intrinsic::nvvm_wgmma_wait_group_sync_aligned, {b.i64(younger)});
+  // What a region around began is under way still where this one does not run.
+  const auto is_here = [&](Value begun) {
+    return std::ranges::count(kernel_.region(region_).ops, kernel_.def(begun)) > 0;
+  };
+  const auto rest = std::stable_partition(gemms_.begin(), token + 1, is_here);
   const auto accumulators = [&](auto begin, auto end) {
     std::set<Value> tiles;
     for (auto it = begin; it != end; ++it) tiles.insert(kernel_.op(kernel_.def(*it)).operands[2]);
     return tiles;
   };
-  const std::set<Value> done = accumulators(gemms_.begin(), token + 1);
-  gemms_.erase(gemms_.begin(), token + 1);
+  const std::set<Value> done = accumulators(gemms_.begin(), rest);
+  gemms_.erase(gemms_.begin(), rest);
   const std::set<Value> busy = accumulators(gemms_.begin(), gemms_.end());
   for (Value tile : done)
     if (!busy.contains(tile)) fragment(tile).registers = held_here(b, fragment(tile).registers);

@@ -27,6 +27,18 @@ bool needs_threads(const Kernel& kernel, RegionId region) {
   return found;
 }
 
+// Those that ptxas wants for the widest product: 64 rows of 256 columns at most, of 128 threads.
+int64_t registers_of_products(const Kernel& kernel, RegionId region) {
+  int64_t most = 0;
+  walk(kernel, region, [&](OpId id) {
+    const Op& op = kernel.op(id);
+    if (op.code != OpCode::GemmAsync) return;
+    const int64_t columns = std::min<int64_t>(kernel.type(op.operands[2]).shape.back(), 256);
+    most = std::max(most, columns / 2 + kRegistersBesideAccumulators);
+  });
+  return most;
+}
+
 }  // namespace
 
 std::vector<Role> roles_of(const Kernel& kernel, const Op& roles) {
@@ -71,7 +83,9 @@ LaunchRegisters launch_registers(const Kernel& kernel, const Op& launch, const G
   int64_t blocks = std::min({target.shared_per_multiprocessor / shared,
                              target.threads_per_multiprocessor / threads,
                              static_cast<int64_t>(target.blocks_per_multiprocessor)});
-  while (blocks > 1 && threads * of_thread(blocks) < registers) --blocks;
+  const int64_t products = registers_of_products(kernel, launch.regions[0]);
+  while (blocks > 1 && (threads * of_thread(blocks) < registers || of_thread(blocks) < products))
+    --blocks;
   blocks = std::max<int64_t>(blocks, 1);
   if (threads * of_thread(blocks) < registers)
     throw UserError(op.loc,

@@ -22,6 +22,10 @@ std::vector<Role> roles_of(const Kernel& kernel, const Op& roles);
 // The op `roles` that ends a launch; null if it has none.
 const Op* roles_op(const Kernel& kernel, const Op& launch);
 
+// ptxas takes an instruction of wgmma only if a thread starts with registers for its accumulators
+// and these: up to 30 are needed.
+inline constexpr int64_t kRegistersBesideAccumulators = 32;
+
 // What a launch with roles starts with, before its warpgroups exchange registers.
 struct LaunchRegisters {
   int64_t blocks = 1;     // of a multiprocessor: as many as the roles' registers allow

@@ -53,9 +53,9 @@ class Builder {
     Builder& builder_;
     RegionId outer_;
   };
-  // parallel over `extents`; the body gets one i32 index an axis.
+  // parallel over `extents`, which may be those of a value; the body gets one i32 index an axis.
   template <class Body>
-  void parallel(const Shape& extents, Body&& body) {
+  void parallel(Shape extents, Body&& body) {
     Attrs attrs;
     attrs.set("extents", extents);
     OpId op = emit(OpCode::Parallel, {}, std::move(attrs));

@@ -5,6 +5,8 @@
 
 #include "codegen/bulk_copy_impl.h"
 #include "ir/error.h"
+#include "ir/layout/fragments.h"
+#include "ir/layout/reshape.h"
 #include "ir/layout/shared.h"
 #include "ir/layout/text.h"
 #include "ir/parse.h"
@@ -318,6 +320,47 @@ TEST_CASE("What asynchronous copies cannot do is said", "[nvptx][late]") {
       copy_async %inner)";
   text.replace(text.find(from), from.size(), inner);
   CHECK_THROWS_WITH(compile_ptx(parse(text)), Contains("a slice of a tensor itself"));
+}
+
+TEST_CASE("What a text chooses is its writer's fault", "[nvptx][late]") {
+  const auto refused = [](const std::string& body, const std::string& message) {
+    const std::string text = fmt::format(R"(kernel @k {{target = "sm_90a"}} {{
+  %y = tensor {{name = "y", role = output}} : tensor f16[64, 64]
+  %one = const {{value = 1}} : i32
+  launch %one {{warps = 4, shared = 32768}} do |%block: i32| {{
+    %zero = const {{value = 0.0}} : f32
+    %f = alloc {{layout = "{}"}} : fragment f16[64, 64]
+    fill %zero, %f
+{}  }}
+}}
+)",
+                                         layout_text(wgmma_accumulator(64, 64, 1)), body);
+    INFO(text);
+    CHECK_THROWS_AS(compile_ptx(parse(text)), UserError);
+    CHECK_THROWS_WITH(compile_ptx(parse(text)), Contains(message));
+  };
+  const std::string await = "    await_stores\n";
+  const std::string other = layout_text(blocked({64, 64}, 4, 2));
+  refused(fmt::format("    %g = alloc {{layout = \"{}\"}} : fragment f16[64, 64]\n"
+                      "    copy %f, %g\n",
+                      other) +
+              await,
+          "a thread lacks elements");
+  refused(fmt::format("    %s = alloc {{layout = \"{}\", offset = 512}} : shared f16[64, 64]\n"
+                      "    copy %f, %s\n    store_async %s, %y\n",
+                      layout_text(swizzled({64, 64}, 2, 128))) +
+              await,
+          "an offset that is a multiple of 1024, got 512");
+  const std::string reduced =
+      fmt::format("    %r = alloc {{layout = \"{}\"}} : fragment f16[64]\n",
+                  layout_text(plan_reduction(wgmma_accumulator(64, 64, 1), 0)->result));
+  refused(reduced + "    reduce %f, %r {kind = sum, dim = 0}\n" + await,
+          "expected a scratch tile of extents (4, 64), got none");
+  refused(reduced +
+              fmt::format("    %s = alloc {{layout = \"{}\", offset = 0}} : shared f32[2, 64]\n",
+                          layout_text(row_major({2, 64}))) +
+              "    reduce %f, %r, %s {kind = sum, dim = 0}\n" + await,
+          "expected a scratch tile of extents (4, 64), got shared f32[2, 64]");
 }
 
 TEST_CASE("Roles take no more registers than a launch has", "[nvptx][late]") {

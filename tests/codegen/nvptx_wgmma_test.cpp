@@ -289,6 +289,81 @@ TEST_CASE("wgmma: operands in parts of one tile, products that share an accumula
   CHECK(difference(text, {}) == "");
 }
 
+TEST_CASE("wgmma: a product awaited under a condition while another is under way", "[wgmma]") {
+  const std::string text = fmt::format(
+      R"(kernel @nested {{target = "sm_90a"}} {{
+  %ab = tensor {{name = "ab"}} : tensor f16[64, 64]
+  %y = tensor {{name = "y", role = output}} : tensor f32[64, 64]
+  %z = tensor {{name = "z", role = output}} : tensor f32[64, 64]
+  %flag = param {{name = "more"}} : i32
+  %zero = const {{value = 0}} : i32
+  %one = const {{value = 1}} : i32
+  launch %one {{warps = 4, shared = 8192}} do |%block: i32| {{
+    %tile = alloc {{layout = "{0}", offset = 0}} : shared f16[64, 64]
+    %first = alloc {{layout = "{1}"}} : fragment f32[64, 64]
+    %second = alloc {{layout = "{1}"}} : fragment f32[64, 64]
+    %half = const {{value = 0.5}} : f32
+    fill %half, %first
+    fill %half, %second
+    copy %ab, %tile
+    barrier
+    %more = compare %flag, %zero {{kind = ne}} : bool
+    %t0 = gemm_async %tile, %tile, %first : token
+    if %more do {{
+      %t1 = gemm_async %tile, %tile, %second {{transpose_b = true}} : token
+      await %t1
+    }}
+    await %t0
+    copy %first, %y
+    copy %second, %z
+  }}
+}}
+)",
+      panels(64, 64, 128), accumulator(64, 64, 1));
+  const std::string ptx = compiled(text);
+  INFO(ptx);
+  CHECK(occurrences(ptx, "wgmma.wait_group.sync.aligned") == 2);
+  CHECK(assembly_fault(ptx, kTarget) == "");
+  for (int64_t more : {0, 1}) CHECK(difference(text, {{"more", Scalar::of_int(I32, more)}}) == "");
+}
+
+TEST_CASE("wgmma: instructions are as wide as a thread's registers allow", "[wgmma]") {
+  const Product product{256, 256, 16, 4, F16, false, false, false, 32, 32};
+  const std::string ptx = compiled(product.text());
+  INFO(ptx);
+  CHECK(occurrences(ptx, "m64n192k16") == 1);
+  CHECK(occurrences(ptx, "m64n64k16") == 1);
+  CHECK(difference(product.text(), {{"fresh", Scalar::of_int(I32, 0)}}) == "");
+
+  // Two blocks would fit a multiprocessor, but begin with 128 registers a thread.
+  const std::string role = compiled(fmt::format(
+      R"(kernel @role {{target = "sm_90a"}} {{
+  %y = tensor {{name = "y", role = output}} : tensor f32[64, 240]
+  %one = const {{value = 1}} : i32
+  launch %one {{warps = 8, shared = 12288}} do |%block: i32| {{
+    roles {{names = "idle work", warps = [4, 4], registers = [24, 168]}} do {{
+    }} do {{
+      %zero = const {{value = 0.0}} : f32
+      %a = alloc {{layout = "{}", offset = 0}} : shared f16[64, 16]
+      %b = alloc {{layout = "{}", offset = 2048}} : shared f16[240, 16]
+      %acc = alloc {{layout = "{}"}} : fragment f32[64, 240]
+      fill %zero, %a
+      fill %zero, %b
+      fill %zero, %acc
+      barrier
+      %token = gemm_async %a, %b, %acc {{transpose_b = true}} : token
+      await %token
+      copy %acc, %y
+    }}
+  }}
+}}
+)",
+      panels(64, 16, 32), panels(240, 16, 32), accumulator(64, 240, 1)));
+  INFO(role);
+  CHECK(occurrences(role, ".minnctapersm 1") == 1);
+  CHECK(assembly_fault(role, kTarget) == "");
+}
+
 TEST_CASE("wgmma: what cannot be an operand is refused with what it must be", "[wgmma]") {
   const auto refused = [](Product product, const std::string& from, const std::string& to,
                           const std::string& message) {
