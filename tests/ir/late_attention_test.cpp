@@ -140,8 +140,8 @@ std::string difference(const Numbers& actual, const Numbers& expected, double to
 }  // namespace
 
 TEST_CASE("small late files: block-sparse attention", "[interp][late]") {
-  const Kernel kernel =
-      small_late_kernel("block_sparse_d128.tile", {{0, 0}, {1, 1}, {4, 4}, {128, kEdge}});
+  const Kernel kernel = small_late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile",
+                                          {{0, 0}, {1, 1}, {4, 4}, {128, kEdge}});
   Run run(print(kernel));
   std::mt19937_64 random(5);
   int empty = 0, of_one = 0, ragged = 0, guessed = 0;

@@ -56,16 +56,18 @@ void check_product(const Kernel& kernel, const std::map<std::string, int64_t>& d
 }  // namespace
 
 TEST_CASE("small late files: a copy ring", "[interp][late]") {
-  check_rows(small_late_kernel("copy_ring.tile", {{0, 0}, {1, 1}, {64, 4}}), 4, 2);
+  check_rows(small_late_kernel(KILN_TESTS_DIR, "copy_ring.tile", {{0, 0}, {1, 1}, {64, 4}}), 4, 2);
 }
 
 TEST_CASE("small late files: an epilogue through a dead slot", "[interp][late]") {
-  check_rows(small_late_kernel("dead_slot.tile", {{0, 0}, {1, 1}, {64, 4}, {128, 8}}), 4, 0.5);
+  check_rows(
+      small_late_kernel(KILN_TESTS_DIR, "dead_slot.tile", {{0, 0}, {1, 1}, {64, 4}, {128, 8}}), 4,
+      0.5);
 }
 
 TEST_CASE("small late files: a stream with messages", "[interp][late]") {
   const Kernel kernel =
-      small_late_kernel("messages.tile", {{0, 0}, {1, 1}, {2, 2}, {8, 2}, {32, 4}});
+      small_late_kernel(KILN_TESTS_DIR, "messages.tile", {{0, 0}, {1, 1}, {2, 2}, {8, 2}, {32, 4}});
   for (int64_t n = 0; n <= 2 * slots_of(kernel) + 1; ++n)
     for (bool gaps : {false, true}) {
       RandomBindings inputs(kernel, {{"n", n}, {"rows", 5}});
@@ -86,7 +88,8 @@ TEST_CASE("small late files: a stream with messages", "[interp][late]") {
 }
 
 TEST_CASE("small late files: a gemm with a producer", "[interp][late]") {
-  const Kernel kernel = small_late_kernel("gemm_producer.tile", {{0, 0}, {63, 3}, {64, 4}});
+  const Kernel kernel =
+      small_late_kernel(KILN_TESTS_DIR, "gemm_producer.tile", {{0, 0}, {63, 3}, {64, 4}});
   for (int64_t trips = 0; trips <= 2 * slots_of(kernel) + 1; ++trips) {
     check_product(kernel, {{"m", 4}, {"n", 4}, {"k", 4 * trips}}, false);
     check_product(kernel, {{"m", 7}, {"n", 5}, {"k", std::max<int64_t>(0, 4 * trips - 3)}}, false);
@@ -95,7 +98,7 @@ TEST_CASE("small late files: a gemm with a producer", "[interp][late]") {
 
 TEST_CASE("small late files: a gemm whose ring runs on across tiles", "[interp][late]") {
   const Kernel kernel = small_late_kernel(
-      "gemm.tile",
+      KILN_TESTS_DIR, "gemm.tile",
       {{0, 0}, {1, 1}, {16, 2}, {32, 2}, {127, 7}, {128, 8}, {255, 15}, {256, 16}, {384, 24}});
   for (int64_t slots = 0; slots <= 2 * slots_of(kernel) + 1; ++slots) {
     const int64_t k = std::max<int64_t>(0, 2 * slots - slots % 3), ctas = 1 + slots % 3;

@@ -23,8 +23,8 @@ using Sizes = std::map<int64_t, int64_t>;  // what each number of a kernel becom
 // kernel does not have, fails the test: the file has changed.
 class Shrinking {
  public:
-  Shrinking(const std::string& file, const Sizes& sizes)
-      : sizes_(sizes), kernel_(testing::late_kernel(KILN_TESTS_DIR, file)) {
+  Shrinking(Kernel kernel, const std::string& file, const Sizes& sizes)
+      : sizes_(sizes), kernel_(std::move(kernel)) {
     INFO(file);
     kernel_.target.clear();
     walk(kernel_, kernel_.body, [&](OpId id) { change(kernel_.op(id)); });
@@ -83,8 +83,9 @@ class Shrinking {
   std::set<int64_t> met_;
 };
 
-inline Kernel small_late_kernel(const std::string& file, const Sizes& sizes) {
-  return Shrinking(file, sizes).kernel();
+inline Kernel small_late_kernel(const std::string& tests, const std::string& file,
+                                const Sizes& sizes) {
+  return Shrinking(testing::late_kernel(tests, file), file, sizes).kernel();
 }
 
 // Of its largest ring.

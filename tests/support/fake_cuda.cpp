@@ -6,6 +6,8 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/support/fake_kernels.h"
+
 using namespace kiln::cuda;
 using kiln::test::FakeCuda;
 
@@ -42,14 +44,6 @@ bool is_device(CUdevice device) {
   return device >= 0 && static_cast<size_t>(device) < fake.devices.size();
 }
 
-// The block that holds all of [address, address + bytes).
-const FakeCuda::Block* block_of(CUdeviceptr address, size_t bytes = 1) {
-  auto after = fake.blocks.upper_bound(address);
-  if (after == fake.blocks.begin()) return nullptr;
-  const auto& [begin, block] = *std::prev(after);
-  return address + bytes <= begin + block.bytes ? &block : nullptr;
-}
-
 void write_log(void* buffer, void* size, const std::string& text) {
   const size_t room = reinterpret_cast<size_t>(size);
   const size_t length = std::min(text.size(), room - 1);
@@ -60,45 +54,6 @@ void write_log(void* buffer, void* size, const std::string& text) {
 int newest_minor_of(int driver) {
   return driver / 10 % 100;
 }  // CUDA 12.x takes PTX 8.x at most
-
-// y[i] += a · x[i] on the packed parameters (x, y: pointers; a: f32; n: u32).
-Result saxpy(const FakeCuda::Launch& launch) {
-  CUdeviceptr x, y;
-  float a;
-  uint32_t n;
-  if (launch.param_bytes != 24) return Result::InvalidValue;
-  std::memcpy(&x, &launch.params[0], 8);
-  std::memcpy(&y, &launch.params[8], 8);
-  std::memcpy(&a, &launch.params[16], 4);
-  std::memcpy(&n, &launch.params[20], 4);
-  if (!block_of(x, n * sizeof(float)) || !block_of(y, n * sizeof(float))) {
-    fake.pending = Result::IllegalAddress;  // seen by whoever calls next
-    return Result::Success;
-  }
-  const auto* from = reinterpret_cast<const float*>(x);
-  auto* to = reinterpret_cast<float*>(y);
-  const uint64_t threads = uint64_t{launch.grid[0]} * launch.block[0];
-  for (uint64_t i = 0; i < std::min<uint64_t>(n, threads); ++i) to[i] += a * from[i];
-  return Result::Success;
-}
-
-// y[i] = factor · x[i] of the tests' kernel `scale`: n, factor, x, y, 64 bits each.
-Result scale(const FakeCuda::Launch& launch) {
-  uint64_t slots[4];
-  if (launch.param_bytes != sizeof slots) return Result::InvalidValue;
-  std::memcpy(slots, launch.params.data(), sizeof slots);
-  const auto [n, bits, x, y] = slots;
-  float factor;
-  std::memcpy(&factor, &bits, sizeof factor);
-  if (!block_of(x, n * sizeof(float)) || !block_of(y, n * sizeof(float))) {
-    fake.pending = Result::IllegalAddress;
-    return Result::Success;
-  }
-  const uint64_t end = std::min<uint64_t>(n, uint64_t{64} * launch.grid[0]);
-  for (uint64_t i = 0; i < end; ++i)
-    reinterpret_cast<float*>(y)[i] = factor * reinterpret_cast<const float*>(x)[i];
-  return Result::Success;
-}
 
 }  // namespace
 
@@ -351,8 +306,8 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   launch.dynamic_shared = dynamic_shared;
   launch.stream = stream;
   launch.device = function->device;
-  if (function->name == "saxpy") return saxpy(launch);
-  return function->name == "scale" ? scale(launch) : Result::Success;
+  if (function->name == "saxpy") return kiln::test::saxpy(fake, launch);
+  return function->name == "scale" ? kiln::test::scale(fake, launch) : Result::Success;
 }
 
 Result cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
@@ -383,32 +338,33 @@ Result cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 Result cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream) {
-  if (!block_of(to, bytes)) return Result::InvalidValue;
+  if (!kiln::test::block_of(fake, to, bytes)) return Result::InvalidValue;
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return enter<FakeCuda::entry("cuMemcpyHtoDAsync_v2")>();
 }
 
 Result cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
-  if (!block_of(from, bytes)) return Result::InvalidValue;
+  if (!kiln::test::block_of(fake, from, bytes)) return Result::InvalidValue;
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return enter<FakeCuda::entry("cuMemcpyDtoHAsync_v2")>();
 }
 
 Result cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
-  if (!block_of(to, bytes) || !block_of(from, bytes)) return Result::InvalidValue;
+  if (!kiln::test::block_of(fake, to, bytes) || !kiln::test::block_of(fake, from, bytes))
+    return Result::InvalidValue;
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return enter<FakeCuda::entry("cuMemcpyDtoDAsync_v2")>();
 }
 
 Result cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream) {
-  if (!block_of(to, bytes)) return Result::InvalidValue;
+  if (!kiln::test::block_of(fake, to, bytes)) return Result::InvalidValue;
   std::memset(reinterpret_cast<void*>(to), value, bytes);
   return enter<FakeCuda::entry("cuMemsetD8Async")>();
 }
 
 Result cuPointerGetAttributes(unsigned count, PointerAttribute* attributes, void** values,
                               CUdeviceptr pointer) {
-  const FakeCuda::Block* block = block_of(pointer);
+  const FakeCuda::Block* block = kiln::test::block_of(fake, pointer);
   for (unsigned i = 0; i < count; ++i) switch (attributes[i]) {
       case PointerAttribute::MemoryType:
         *static_cast<MemoryType*>(values[i]) = !block          ? MemoryType::None
