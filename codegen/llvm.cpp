@@ -119,10 +119,10 @@ void ModuleOwner::clean_up(llvm::TargetMachine& machine, bool hoist) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, cycles, modules);
   llvm::ModulePassManager passes;
-  // Code that gives up hoisting for registers keeps the back end's choices too.
-  lean_ = hoist && machine.getTargetTriple().isNVPTX() && module_.getInstructionCount() > kLarge;
-  const std::string list =
-      fmt::format(kPasses, hoist ? kHoisting : kWithoutHoisting, lean_ ? kNumbering : kMerging);
+  // Code that gives up hoisting for registers is better without the numbering, too.
+  lean_ = machine.getTargetTriple().isNVPTX() && module_.getInstructionCount() > kLarge;
+  const std::string list = fmt::format(kPasses, hoist ? kHoisting : kWithoutHoisting,
+                                       lean_ && hoist ? kNumbering : kMerging);
   if (llvm::Error error = builder.parsePassPipeline(passes, list))
     throw InternalError("LLVM: " + llvm::toString(std::move(error)));
   passes.run(module_, modules);

@@ -15,7 +15,10 @@ Program parse(std::string_view text) {
   auto module = std::make_shared<Module>();
   module->tree = parse_syntax(text);
   for (Function& function : module->tree.functions) {
-    Entry& entry = module->entries[function.name];
+    const auto [place, is_new] = module->entries.try_emplace(function.name);
+    if (!is_new)
+      throw Error(fmt::format("entry '{}' is defined twice", function.name), function.line);
+    Entry& entry = place->second;
     entry.name = function.name;
     for (const Variable& variable : function.variables)
       if (variable.space == Space::Param) entry.parameters.push_back(variable);

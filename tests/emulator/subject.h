@@ -49,7 +49,7 @@ class Tensors {
     Memory memory;           // without its data
     int64_t offset;          // in bytes, of the first element
     std::vector<Chunk> all;  // a chunk on each side is a guard
-    std::byte* data() { return all.data()->bytes + offset; }
+    std::byte* data() { return reinterpret_cast<std::byte*>(all.data()) + offset; }
     std::span<const std::byte> bytes() const { return std::as_bytes(std::span(all)); }
   };
   void add(const std::string& name, const std::string& role, DType dtype, Shape shape);

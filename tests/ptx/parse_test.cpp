@@ -116,6 +116,17 @@ TEST_CASE("a launch must fit its entry") {
   CHECK_THROWS_AS(launch(program, "g", {2}, {1}, 0, none, memory, options), Error);
 }
 
+TEST_CASE("an entry that is defined twice is refused, with its line") {
+  const std::string once = ".visible .entry f()\n{\n ret;\n}\n";
+  try {
+    parse(".version 8.0\n.target sm_80\n.address_size 64\n" + once + once);
+    FAIL("it was taken");
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Contains("entry 'f' is defined twice"));
+    CHECK_THAT(error.what(), Contains("8"));
+  }
+}
+
 TEST_CASE("one block can run alone") {
   std::vector<uint8_t> out(32);
   Options options;
