@@ -7,23 +7,12 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
-
 #include "codegen/host_emit_impl.h"
 #include "codegen/host_ops_impl.h"
+#include "ir/channel.h"
 #include "ir/error.h"
 
 namespace kiln::host {
-namespace {
-
-std::string name_of(const Op& roles, size_t number) {
-  std::istringstream names(roles.word("names"));
-  std::string name;
-  for (size_t i = 0; i <= number; ++i) names >> name;
-  return name;
-}
-
-}  // namespace
 
 void Emitter::start_function(const std::string& symbol, bool role) {
   auto& ir = b.ir;
@@ -69,7 +58,7 @@ void Emitter::replay(const Op& op) {
 }
 
 void Emitter::emit_role(const Op& launch, const Op& roles, size_t number, HostLaunch& made) {
-  made.roles.push_back({name_of(roles, number), fmt::format("{}_role_{}", made.entry, number)});
+  made.roles.push_back({role_names(roles)[number], fmt::format("{}_role_{}", made.entry, number)});
   elements_.clear();
   places_.clear();
   uses_.clear();

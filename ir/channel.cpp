@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "ir/error.h"
 
@@ -70,6 +71,13 @@ int message_words(const std::vector<MessageField>& fields) {
 int64_t control_bytes(const Op& channel) {
   const int64_t vectors = (message_words(message_fields(channel)) + 3) / 4;
   return channel.integer("slots") * (16 + 16 * vectors);
+}
+
+std::vector<std::string> role_names(const Op& roles) {
+  std::istringstream text(roles.word("names"));
+  std::vector<std::string> names;
+  for (std::string name; text >> name;) names.push_back(name);
+  return names;
 }
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// Channels of the late IR: what a message holds.
+// Roles and channels of the late IR: names, and what a message holds.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,9 @@
 #include "ir/kernel.h"
 
 namespace kiln {
+
+// Attribute `names` of an op `roles`, one a role.
+std::vector<std::string> role_names(const Op& roles);
 
 struct MessageField {
   std::string name;

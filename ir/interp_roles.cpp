@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "ir/channel.h"
 #include "ir/error.h"
 #include "ir/interp_impl.h"
-#include "ir/verify_impl.h"
 
 namespace kiln::interp {
 

@@ -31,9 +31,7 @@ inline constexpr int64_t kNoPlace = -1;       // the default of `offset` and `co
 std::string operand_name(const Op& op, size_t operand);
 std::string brief(const Type& type);  // "64x128 f16"
 
-std::string on_line(const Op& op);  // "on line 12"
-std::vector<std::string> role_names(const Op& roles);
-
+std::string on_line(const Op& op);                        // "on line 12"
 void require_tile_extents(const Law& law, const Op& op);  // of the result: positive, not too many
 void require_place(const Law& law, const Op& op, const char* attribute);  // a number of bytes
 void require_copy_shapes(const Law& law, const Op& op);  // static; agree but for extents of 1

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 #include "ir/channel.h"
 #include "ir/verify_impl.h"
@@ -206,13 +205,6 @@ void check_next_tile(const Law& law, const Op& op) {
 }
 
 }  // namespace
-
-std::vector<std::string> role_names(const Op& roles) {
-  std::istringstream text(roles.word("names"));
-  std::vector<std::string> names;
-  for (std::string name; text >> name;) names.push_back(name);
-  return names;
-}
 
 std::string on_line(const Op& op) {
   return op.loc.known() ? fmt::format("on line {}", op.loc.line) : "elsewhere";
