@@ -45,7 +45,7 @@ Emitter::Access Emitter::access(const Place& place, std::span<const Index> index
     require(here);
   }
 
-  llvm::Type* element = place.global ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
+  llvm::Type* element = place.as_bits ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
   Val offset = b.i64(0);
   for (size_t i = 0; i < rank; ++i) {
     const int width = Builder::lanes_of(position[i]);
@@ -84,14 +84,14 @@ Val Emitter::load(const Place& place, std::span<const Index> index, int lanes, i
       Builder::widen(b.value_type(place.dtype), at.kind == Access::Kind::Uniform ? 1 : lanes));
   if (at.kind == Access::Kind::Uniform) return read(place, at.pointer, 1, at.mask, zero);
   if (at.kind == Access::Kind::Row) return read(place, at.pointer, lanes, at.mask, zero);
-  llvm::Type* element = place.global ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
+  llvm::Type* element = place.as_bits ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
   llvm::Type* type = Builder::widen(element, lanes);
   Val mask =
       at.mask ? at.mask : llvm::Constant::getAllOnesValue(Builder::widen(b.ir.getInt1Ty(), lanes));
   Val stored =
       b.ir.CreateMaskedGather(type, at.pointer, llvm::Align(element->getScalarSizeInBits() / 8),
                               mask, llvm::Constant::getNullValue(type));
-  return place.global || place.dtype == Bool ? from_bits(b, stored, place.dtype) : stored;
+  return place.as_bits || place.dtype == Bool ? from_bits(b, stored, place.dtype) : stored;
 }
 
 void Emitter::store(const Place& place, std::span<const Index> index, Val value, int lanes,
@@ -101,7 +101,7 @@ void Emitter::store(const Place& place, std::span<const Index> index, Val value,
     return write(place, at.pointer, b.lane(value, 0), 1, at.mask);
   if (at.kind == Access::Kind::Row) return write(place, at.pointer, value, lanes, at.mask);
   Val stored = b.spread(value, lanes);
-  if (place.global || place.dtype == Bool) stored = to_bits(b, stored, place.dtype);
+  if (place.as_bits || place.dtype == Bool) stored = to_bits(b, stored, place.dtype);
   Val mask =
       at.mask ? at.mask : llvm::Constant::getAllOnesValue(Builder::widen(b.ir.getInt1Ty(), lanes));
   b.ir.CreateMaskedScatter(stored, at.pointer,

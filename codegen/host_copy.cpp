@@ -121,8 +121,8 @@ void Emitter::transfer_row(const Transfer& t, std::span<const Val> from, std::sp
     copy_end = held.all ? written.end : b.clamp(held.end, copy_begin, written.end);
     if (source_inside) copy_end = b.ir.CreateSelect(source_inside, copy_end, copy_begin);
   }
-  llvm::Type* to_type = t.destination->global ? b.tensor_type(t.destination->dtype)
-                                              : b.tile_type(t.destination->dtype);
+  llvm::Type* to_type = t.destination->as_bits ? b.tensor_type(t.destination->dtype)
+                                               : b.tile_type(t.destination->dtype);
   Val to_row = address(*t.destination, to);
   auto target = [&](Val k) {
     return b.ir.CreateGEP(to_type, to_row, b.ir.CreateMul(k, to_axis.stride));
@@ -131,7 +131,7 @@ void Emitter::transfer_row(const Transfer& t, std::span<const Val> from, std::sp
   if (padded && t.source) vector_loop(written.begin, copy_begin, lanes, pad);
   if (t.source) {
     llvm::Type* from_type =
-        t.source->global ? b.tensor_type(t.source->dtype) : b.tile_type(t.source->dtype);
+        t.source->as_bits ? b.tensor_type(t.source->dtype) : b.tile_type(t.source->dtype);
     Val from_row = address(*t.source, from);
     Val zero = llvm::Constant::getNullValue(Builder::widen(b.value_type(t.source->dtype), lanes));
     vector_loop(copy_begin, copy_end, lanes, [&](Val k, Val mask) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "codegen/host_builder_impl.h"
 #include "codegen/ranges_impl.h"
@@ -24,7 +25,7 @@ struct Axis {
 // Storage ready to be addressed: a tensor, a tile, or a view of one.
 struct Place {
   DType dtype;
-  bool global = false;  // holds the dtype's own bits; else values
+  bool as_bits = false;  // holds the dtype's own bits, as tensors do; else values
   Val pointer = nullptr;
   llvm::MDNode* alias_tag = nullptr;  // tiles do not overlap
   std::vector<Axis> axes;
@@ -80,6 +81,8 @@ class Emitter {
   void emit_for(const Op& op);
   void emit_if(const Op& op);
   void emit_store(const Op& op, int lanes, int active);
+  void emit_atomic(const Op& op, int lanes, int active);  // host_atomic.cpp
+  void emit_watch(const Op& op);                          // host_watch.cpp
   Val scalar(Value value);  // of a scalar that is the same for all lanes
   Element element(Value value);
   void set(Value value, Element element) { elements_[value.id] = element; }
@@ -88,7 +91,10 @@ class Emitter {
   Place place(Value storage);
   Place tensor_place(const Op& tensor);
   Place slice_place(const Op& slice);
+  Place reshaped_place(Place tile, const Type& type);
   Place new_tile(DType dtype, const Shape& shape);
+  Place new_image(DType dtype, const Shape& shape);  // of a tile that is reshaped
+  llvm::MDNode* new_alias_tag();
   uint64_t take_scratch(uint64_t bytes);  // its offset, aligned to 64
   Val scratch_at(uint64_t offset);
   std::vector<Index> indices(const Op& op, size_t first);
@@ -167,6 +173,7 @@ class Emitter {
   Ranges ranges_;
   std::unordered_map<uint32_t, Element> elements_;  // scalars, by value id
   std::unordered_map<uint32_t, Place> places_;      // tensors, tiles and views, by value id
+  std::unordered_set<uint32_t> reshaped_;           // tiles, by value id
   std::unordered_map<uint32_t, Channel> channels_;  // by value id
   std::unordered_map<uint32_t, SlotUse> uses_;      // by value id of push_begin, pop and held
   // What roles know from before them, other than by computing it again: where it is in scratch.

@@ -30,6 +30,10 @@ std::string assembly(const Kernel& kernel, const Target& target);
 // kiln::slots_of without maps: a copy is a copy here.
 std::vector<Slot> slots_without_maps(const Kernel& kernel, const Op& launch);
 
+// What compiled code calls for op `watch`, as kiln_watch. `image`: the elements in row-major order.
+void report_watch(const char* headline, int64_t space, int64_t dtype, int64_t rank,
+                  const int64_t* shape, const std::byte* image, int64_t x, int64_t y, int64_t z);
+
 }  // namespace kiln::host
 
 namespace kiln {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "codegen/host.h"
+#include "codegen/host_impl.h"
 #include "codegen/llvm_impl.h"
 #include "ir/error.h"
 
@@ -74,6 +75,7 @@ orc::SymbolMap library_functions(orc::LLJIT& jit) {
   add("ceilf", static_cast<Single>(std::ceil));
   add("fma", static_cast<double (*)(double, double, double)>(std::fma));
   add("fmaf", static_cast<float (*)(float, float, float)>(std::fma));
+  add("kiln_watch", &host::report_watch);
   // What LLVM may turn loops and stores into.
   add("memset", &std::memset);
   add("memcpy", &std::memcpy);

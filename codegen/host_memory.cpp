@@ -2,7 +2,8 @@
 //
 // A tile is row-major in the block's scratch memory, 64-byte aligned. Its innermost extent is
 // padded to whole vectors, and rows of a cache line or more to an odd number of lines, so that a
-// column does not fall into few cache sets. Tiles never share memory, so LLVM may be told so.
+// column does not fall into few cache sets. One that is reshaped has the dtype's own bits instead,
+// without padding. Tiles never share memory, so LLVM may be told so.
 #include <llvm/IR/MDBuilder.h>
 
 #include <optional>
@@ -10,6 +11,7 @@
 #include "codegen/host_emit_impl.h"
 #include "codegen/host_ops_impl.h"
 #include "ir/error.h"
+#include "ir/memory.h"
 
 namespace kiln::host {
 namespace {
@@ -86,12 +88,31 @@ Place Emitter::new_tile(DType dtype, const Shape& shape) {
   place.pointer = scratch_at(take_scratch(elements * bytes));
   for (size_t axis = 0; axis < shape.size(); ++axis)
     place.axes.push_back(whole_axis(b, shape[axis], b.i64(place.pitches[axis])));
+  place.alias_tag = new_alias_tag();
+  return place;
+}
 
+llvm::MDNode* Emitter::new_alias_tag() {
   llvm::MDBuilder metadata(b.ir.getContext());
   llvm::MDNode* root = metadata.createTBAARoot("tiles");
   llvm::MDNode* type = metadata.createTBAAScalarTypeNode("tile" + std::to_string(tiles_++), root);
-  place.alias_tag = metadata.createTBAAStructTagNode(type, type, 0);
-  return place;
+  return metadata.createTBAAStructTagNode(type, type, 0);
+}
+
+Place Emitter::new_image(DType dtype, const Shape& shape) {
+  Place place{dtype, true, nullptr, new_alias_tag(), {}, {}};
+  place.pointer =
+      scratch_at(take_scratch(static_cast<uint64_t>(kiln::count(shape)) * size_of(dtype)));
+  return reshaped_place(std::move(place), Type::tile(Space::Shared, dtype, shape));
+}
+
+Place Emitter::reshaped_place(Place tile, const Type& type) {
+  tile.dtype = type.dtype;
+  tile.axes.clear();
+  const Shape strides = Memory::contiguous(nullptr, type.dtype, type.shape).strides;
+  for (size_t axis = 0; axis < strides.size(); ++axis)
+    tile.axes.push_back(whole_axis(b, type.shape[axis], b.i64(strides[axis])));
+  return tile;
 }
 
 uint64_t Emitter::take_scratch(uint64_t bytes) {
@@ -138,16 +159,16 @@ Val Emitter::address(const Place& place, std::span<const Val> index) {
     Val at = b.ir.CreateAdd(axis.start, index[i]);
     offset = b.ir.CreateAdd(offset, b.ir.CreateMul(at, axis.stride));
   }
-  llvm::Type* type = place.global ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
+  llvm::Type* type = place.as_bits ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
   return b.ir.CreateGEP(type, place.pointer, offset);
 }
 
 Val Emitter::read(const Place& place, Val pointer, int lanes, Val mask, Val otherwise) {
-  llvm::Type* element = place.global ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
+  llvm::Type* element = place.as_bits ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
   llvm::Type* type = Builder::widen(element, lanes);
   const llvm::Align align(element->getScalarSizeInBits() / 8);
   auto convert = [&](Val stored) {
-    return place.global || place.dtype == Bool ? from_bits(b, stored, place.dtype) : stored;
+    return place.as_bits || place.dtype == Bool ? from_bits(b, stored, place.dtype) : stored;
   };
   auto plain = [&] {
     auto* load = b.ir.CreateAlignedLoad(type, pointer, align);
@@ -177,10 +198,10 @@ Val Emitter::read(const Place& place, Val pointer, int lanes, Val mask, Val othe
 }
 
 void Emitter::write(const Place& place, Val pointer, Val value, int lanes, Val mask) {
-  llvm::Type* element = place.global ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
+  llvm::Type* element = place.as_bits ? b.tensor_type(place.dtype) : b.tile_type(place.dtype);
   const llvm::Align align(element->getScalarSizeInBits() / 8);
   Val stored = b.spread(value, lanes);
-  if (place.global || place.dtype == Bool) stored = to_bits(b, stored, place.dtype);
+  if (place.as_bits || place.dtype == Bool) stored = to_bits(b, stored, place.dtype);
   auto tag = [&](llvm::Instruction* instruction) {
     if (place.alias_tag) instruction->setMetadata(llvm::LLVMContext::MD_tbaa, place.alias_tag);
   };
@@ -195,7 +216,7 @@ void Emitter::write(const Place& place, Val pointer, Val value, int lanes, Val m
 }
 
 Place Emitter::inside_copy(const Place& place) {
-  if (!place.global && place.surely_inside()) return place;
+  if (!place.as_bits && place.surely_inside()) return place;
   Shape shape;
   for (const Axis& axis : place.axes) shape.push_back(axis.size);
   Place tile = new_tile(place.dtype, shape);

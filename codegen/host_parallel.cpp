@@ -50,6 +50,10 @@ void Emitter::emit_lanes(RegionId region, int lanes, int active) {
       set(op.result, {load(place(op.operands[0]), indices(op, 1), lanes, active)});
     } else if (op.code == OpCode::Store) {
       emit_store(op, lanes, active);
+    } else if (op.code == OpCode::Atomic) {
+      emit_atomic(op, lanes, active);
+    } else if (op.code == OpCode::DeviceAssert) {
+      continue;
     } else if (info(op.code).pure && op.code != OpCode::Slice) {
       emit_pure(op, lanes);
     } else {

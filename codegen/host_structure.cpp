@@ -8,6 +8,7 @@
 #include "codegen/host_ops_impl.h"
 #include "codegen/roles_impl.h"
 #include "ir/error.h"
+#include "ir/walk.h"
 
 namespace kiln::host {
 namespace {
@@ -18,7 +19,7 @@ constexpr uint64_t kReadSlack = 256;
 }  // namespace
 
 Emitter::Emitter(const Kernel& kernel, const Target& target, llvm::Module& module)
-    : kernel_(kernel), b(module, target), ranges_(kernel) {}
+    : kernel_(kernel), b(module, target), ranges_(kernel), reshaped_(reshaped_tiles(kernel)) {}
 
 HostLaunch Emitter::emit(const Op& launch, const std::string& symbol) {
   auto& ir = b.ir;
@@ -105,14 +106,21 @@ void Emitter::emit_op(const Op& op) {
     case OpCode::For: return emit_for(op);
     case OpCode::If: return emit_if(op);
     case OpCode::Parallel: return emit_parallel(op);
-    case OpCode::Alloc:
-      places_[op.result.id] =
-          new_tile(kernel_.type(op.result).dtype, kernel_.type(op.result).shape);
+    case OpCode::Alloc: {
+      const Type& type = kernel_.type(op.result);
+      places_[op.result.id] = reshaped_.contains(op.result.id) ? new_image(type.dtype, type.shape)
+                                                               : new_tile(type.dtype, type.shape);
+      return;
+    }
+    case OpCode::Reshape:
+      places_[op.result.id] = reshaped_place(place(op.operands[0]), kernel_.type(op.result));
       return;
     case OpCode::Slice: places_[op.result.id] = slice_place(op); return;
     case OpCode::Copy:
       return emit_copy(place(op.operands[0]), place(op.operands[1]), op.real("pad"));
     case OpCode::Convert: return emit_copy(place(op.operands[0]), place(op.operands[1]), 0);
+    case OpCode::DeviceAssert: return;  // became an atomic where somebody looks at it
+    case OpCode::Watch: return emit_watch(op);
     case OpCode::Barrier:  // a block is one thread here, and copies are done when they are issued
     case OpCode::WaitCopies: return;
     case OpCode::Fill:
@@ -120,6 +128,7 @@ void Emitter::emit_op(const Op& op) {
                        kernel_.type(op.operands[0]).dtype);
     case OpCode::Load: return set(op.result, {load(place(op.operands[0]), indices(op, 1), 1, 1)});
     case OpCode::Store: return emit_store(op, 1, 1);
+    case OpCode::Atomic: return emit_atomic(op, 1, 1);
     case OpCode::Gemm: return emit_gemm(op, op.flag("clear") ? b.ir.getTrue() : nullptr);
     case OpCode::Reduce: return emit_reduce(op);
     case OpCode::Loop: return emit_loop(op);

@@ -148,6 +148,7 @@ class Emitter {
              int width = 1);
   void emit_load(const Op& op);  // outside and inside of parallel
   void emit_store(const Op& op);
+  void emit_atomic(const Op& op);  // nvptx_atomic.cpp
 
   // One op each, in files of their names.
   void emit_copy(const Op& op);      // nvptx_copy.cpp: global, shared and fragments, any two

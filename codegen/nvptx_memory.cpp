@@ -10,6 +10,7 @@
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/error.h"
+#include "ir/layout/shared.h"
 
 namespace kiln::nvptx {
 namespace {
@@ -51,7 +52,9 @@ Val inside_axis(Builder& b, const Axis& axis, Val index, Interval range) {
   if (is_zero(axis.low) || range.low >= axis.sure_begin)
     return b.both(condition, ir.CreateICmpULT(position, axis.high));
   condition = b.both(condition, ir.CreateICmpSGE(position, axis.low));
-  if (range.high < axis.sure_end) return condition;
+  // Far below 0 a start has wrapped and is beyond all ends.
+  const bool wraps = axis.sure_begin > std::numeric_limits<int32_t>::max();
+  if (range.high < axis.sure_end && !wraps) return condition;
   return b.both(condition, ir.CreateICmpSLT(position, axis.high));
 }
 
@@ -90,7 +93,23 @@ Position take_apart(Builder& b, Val start, Val index) {
   return {sum, constant};
 }
 
+Place reshaped(Builder& b, const Op& reshape, Place place, const Type& type) {
+  const Coordinate shape = place.layout->shape();
+  if (*place.layout != row_major(shape))
+    throw UserError(reshape.loc, "reshape: the tile's layout has gaps or another order of elements",
+                    "infer_layouts makes it row-major");
+  place.dtype = type.dtype;
+  place.layout = std::make_shared<const Layout>(row_major(type.shape));
+  place.axes.clear();
+  for (int64_t extent : type.shape) place.axes.push_back(whole_axis(b, extent));
+  return place;
+}
+
 }  // namespace
+
+Axis whole_axis(Builder& b, int64_t extent) {
+  return {nullptr, b.i32(0), b.i32(0), b.i32(extent), b.i32(extent), extent, 0, extent};
+}
 
 Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size) {
   auto& ir = b.ir;
@@ -135,6 +154,9 @@ Place Emitter::tensor_place(const Op& tensor) {
 
 Place Emitter::place(Value storage) {
   if (auto it = places_.find(storage.id); it != places_.end()) return it->second;
+  if (const Op* reshape = kernel_.def_as(storage, OpCode::Reshape))
+    return places_[storage.id] =
+               reshaped(b, *reshape, place(reshape->operands[0]), kernel_.type(storage));
   const Op* slice = kernel_.def_as(storage, OpCode::Slice);
   if (!slice) throw InternalError("storage used before its definition");
   Place view = place(slice->operands[0]);

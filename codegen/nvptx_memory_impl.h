@@ -11,6 +11,8 @@ Val read_at(Emitter& emitter, const Place& place, Val pointer, Val condition, in
 void write_at(Emitter& emitter, const Place& place, Val pointer, Val value, Val condition,
               int width = 1);
 
+Axis whole_axis(Builder& b, int64_t extent);  // of a shared tile
+
 // The part of an axis that starts at an index (which is in `at`) and has `size` elements.
 Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size);
 

@@ -12,6 +12,7 @@
 #include "codegen/host_impl.h"
 #include "codegen/nvptx_assembly_impl.h"
 #include "codegen/nvptx_emit_impl.h"
+#include "codegen/nvptx_memory_impl.h"
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/error.h"
 #include "ir/layout/fragments.h"
@@ -251,6 +252,7 @@ void Emitter::emit_one(const Op& op) {
     case OpCode::If: return emit_if(op);
     case OpCode::Parallel: return emit_parallel(op);
     case OpCode::Alloc: return emit_alloc(op);
+    case OpCode::Reshape:
     case OpCode::Slice:
       if (is_fragment(op.result)) throw InternalError(op.loc, "a slice of a fragment");
       places_.erase(op.result.id);  // of another round
@@ -260,6 +262,9 @@ void Emitter::emit_one(const Op& op) {
     case OpCode::Fill: return emit_fill(op);
     case OpCode::Load: return emit_load(op);
     case OpCode::Store: return emit_store(op);
+    case OpCode::Atomic: return emit_atomic(op);
+    case OpCode::DeviceAssert:  // became an atomic where somebody looks at it
+    case OpCode::Watch: return;
     case OpCode::Gemm: return emit_gemm(op);
     case OpCode::Reduce: return emit_reduce(op);
     case OpCode::Convert: return emit_convert(op);
@@ -322,9 +327,7 @@ void Emitter::emit_alloc(const Op& op) {
   place.layout = layout(text);
   place.pointer = b.ir.CreateConstGEP1_32(b.ir.getInt8Ty(), shared_,
                                           static_cast<unsigned>(op.integer("offset")));
-  for (int64_t extent : type.shape)
-    place.axes.push_back(
-        {nullptr, b.i32(0), b.i32(0), b.i32(extent), b.i32(extent), extent, 0, extent});
+  for (int64_t extent : type.shape) place.axes.push_back(whole_axis(b, extent));
   places_[op.result.id] = std::move(place);
 }
 

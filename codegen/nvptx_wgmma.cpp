@@ -12,6 +12,7 @@
 #include "codegen/nvptx_assembly_impl.h"
 #include "codegen/nvptx_matrix_impl.h"
 #include "codegen/nvptx_words_impl.h"
+#include "ir/dtype_rules.h"
 #include "ir/error.h"
 #include "ir/layout/fragments.h"
 #include "ir/walk.h"
@@ -141,8 +142,12 @@ class GemmAsync {
       throw UserError(
           op_.loc,
           fmt::format("gemm_async: takes groups of four warps, the agent has {}", e.warps()));
-    if (dtype_ != F16 && dtype_ != BF16)
-      throw UserError(op_.loc, fmt::format("gemm_async: takes f16 and bf16, not {}", name(dtype_)));
+    const GemmDTypes* row = gemm_dtypes(dtype_, e.kernel().type(op_.operands[2]).dtype);
+    if (!row || !row->wgmma)
+      throw UserError(
+          op_.loc,
+          fmt::format("gemm_async: expected a, b of {}, got {}", wgmma_dtypes_text(), name(dtype_)),
+          "gemm takes the others");
   }
   [[noreturn]] void refuse_shapes() const {
     throw UserError(op_.loc, "gemm_async: the shapes of a, b and c do not agree");

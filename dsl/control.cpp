@@ -44,9 +44,8 @@ LoopBase::~LoopBase() noexcept(false) {
   bool left_early = is_open();
   scope_.reset();
   if (left_early && std::uncaught_exceptions() == exceptions_)
-    throw UserError(loc_,
-                    "break, return or goto leaves a traced loop; use a condition inside the loop "
-                    "instead");
+    throw UserError(loc_, "break, return or goto leaves a traced loop, whose body is traced once",
+                    "a condition inside the loop instead: when(...), or loop with exit_if");
 }
 
 void LoopBase::open() {
@@ -114,14 +113,39 @@ Loop<4> parallel(Arg a, Arg b, Arg c, Arg d, Loc loc) {
   return parallel_loop<4>({a, b, c, d}, loc);
 }
 
-Branch::Branch(const Arg& condition, Loc loc) : tracer_(Tracer::current(loc)), loc_(loc) {
-  Builder& builder = tracer_.inside_launch(loc, "when");
-  if (condition.dtype() != Bool)
-    throw UserError(loc, fmt::format("when: expected a bool, got {}", condition.describe()),
-                    "compare it: when(x != 0, ...)");
-  Value value = condition.as(Bool, "when");
+Branch::Branch(OpCode code, const char* what, const Arg& condition, Loc loc)
+    : tracer_(Tracer::current(loc)), loc_(loc) {
+  Builder& builder = tracer_.inside_launch(loc, what);
+  std::vector<Value> operands;
+  if (condition.present()) {
+    if (condition.dtype() != Bool)
+      throw UserError(loc, fmt::format("{}: expected a bool, got {}", what, condition.describe()),
+                      fmt::format("compare it: {}(x != 0, ...)", what));
+    operands.push_back(condition.as(Bool, what));
+  }
   builder.loc = loc;
-  op_ = builder.emit(OpCode::If, {value});
+  op_ = builder.emit(code, std::move(operands));
+}
+
+Branch Branch::loop(Loc loc) {
+  return Branch(OpCode::Loop, "loop", Arg::none(), loc);
+}
+
+Branch Branch::exit(const Arg& condition, Loc loc) {
+  const Tracer& tracer = Tracer::current(loc);
+  const OpId around = tracer.innermost();
+  if (!around || tracer.kernel().op(around).code != OpCode::Loop)
+    throw UserError(loc, "exit_if: expected it directly in the body of a loop",
+                    "keep the condition in a Var and leave in the loop's own body");
+  return Branch(OpCode::ExitIf, "exit_if", condition, loc);
+}
+
+void Branch::require_exit() const {
+  const Kernel& kernel = tracer_.kernel();
+  for (OpId id : kernel.region(kernel.op(op_).regions[0]).ops)
+    if (kernel.op(id).code == OpCode::ExitIf) return;
+  throw UserError(loc_, "loop: without an exit_if it would never end",
+                  "exit_if(condition) directly in its body");
 }
 
 RegionScope Branch::region() {

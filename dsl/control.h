@@ -105,14 +105,19 @@ Loop<2> parallel(Arg a, Arg b, Loc loc = Loc::here());
 Loop<3> parallel(Arg a, Arg b, Arg c, Loc loc = Loc::here());
 Loop<4> parallel(Arg a, Arg b, Arg c, Arg d, Loc loc = Loc::here());
 
-// A branch on a traced bool that is the same for the whole block.
+// An op whose regions are written as C++ functions: a branch, a loop with exits, an exit.
 class Branch {
  public:
-  Branch(const Arg& condition, Loc loc);
-  // Opens the next region: first the one for true, then the one for false.
+  // On a traced bool that is the same for the whole block.
+  Branch(const Arg& condition, Loc loc) : Branch(OpCode::If, "when", condition, loc) {}
+  static Branch exit(const Arg& condition, Loc loc);
+  static Branch loop(Loc loc);
+  // Opens the next region: of `when` first the one for true, then the one for false.
   RegionScope region();
+  void require_exit() const;  // of a loop whose body is complete
 
  private:
+  Branch(OpCode code, const char* what, const Arg& condition, Loc loc);
   Tracer& tracer_;
   OpId op_;
   Loc loc_;
@@ -142,6 +147,41 @@ void when(Arg condition, Then&& then, Loc loc = Loc::here()) {
   Branch branch(condition, loc);
   RegionScope scope = branch.region();
   then();
+}
+
+// Runs the body again and again until an exit_if directly in it holds: not one in a branch or loop
+// inside. What changes from round to round is kept in Vars and tiles.
+template <class Body>
+void loop(Body&& body, Loc loc = Loc::here()) {
+  Branch branch = Branch::loop(loc);
+  {
+    RegionScope scope = branch.region();
+    body();
+  }
+  branch.require_exit();
+}
+
+// Ends the loop where the condition, the same for the whole block, holds; `tail` runs before that.
+template <class Tail>
+void exit_if(Arg condition, Tail&& tail, Loc loc = Loc::here()) {
+  Branch branch = Branch::exit(condition, loc);
+  RegionScope scope = branch.region();
+  tail();
+}
+inline void exit_if(Arg condition, Loc loc = Loc::here()) {
+  exit_if(
+      condition, [] {}, loc);
+}
+
+// Runs the body for as long as the condition, a function that gives a bool, holds before it.
+template <class Condition, class Body>
+void while_(Condition&& condition, Body&& body, Loc loc = Loc::here()) {
+  loop(
+      [&] {
+        exit_if(!Expr(condition()), loc);
+        body();
+      },
+      loc);
 }
 
 }  // namespace dsl

@@ -30,7 +30,8 @@ Tensor tensor(const char* role, const std::string& name, DType dtype,
     auto known = constant_int(tracer.kernel(), value);
     if (known && *known < 0)
       throw UserError(loc,
-                      fmt::format("{}: extent {} of '{}' is {}", role, shape.size(), name, *known));
+                      fmt::format("{}: extent {} of '{}' is {}", role, shape.size(), name, *known),
+                      "an extent is 0 or more, or a dim");
     shape.push_back(known.value_or(kDynamic));
     if (!known) dynamic.push_back(value);
   }
@@ -65,6 +66,10 @@ Tensor workspace(const std::string& name, DType dtype, const std::vector<Arg>& e
 }
 
 std::array<Expr, 3> launch(const std::vector<Arg>& extents, Loc loc) {
+  return launch(extents, LaunchOptions{}, loc);
+}
+
+std::array<Expr, 3> launch(const std::vector<Arg>& extents, LaunchOptions options, Loc loc) {
   Tracer& tracer = Tracer::current(loc);
   if (tracer.inside_control())
     throw UserError(loc, "launch stands inside a loop or branch",
@@ -74,9 +79,10 @@ std::array<Expr, 3> launch(const std::vector<Arg>& extents, Loc loc) {
     grid.push_back(extent.index(fmt::format("launch: extent {}", grid.size())));
     auto known = constant_int(tracer.kernel(), grid.back());
     if (known && *known < 0)
-      throw UserError(loc, fmt::format("launch: extent {} is {}", grid.size() - 1, *known));
+      throw UserError(loc, fmt::format("launch: extent {} is {}", grid.size() - 1, *known),
+                      "an extent is 0 or more: so many blocks");
   }
-  std::vector<Value> blocks = tracer.open_launch(grid, loc);
+  std::vector<Value> blocks = tracer.open_launch(grid, options.rasterize, loc);
   while (blocks.size() < 3) blocks.push_back(tracer.scalars(loc).constant(I32, 0));
   return {Expr(blocks[0], loc), Expr(blocks[1], loc), Expr(blocks[2], loc)};
 }

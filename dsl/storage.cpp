@@ -22,8 +22,11 @@ void check_bounds(const Kernel& kernel, Value base, size_t axis, Value index, Lo
   int64_t extent = kernel.type(base).shape[axis];
   if (!known || (*known >= 0 && (extent == kDynamic || *known < extent))) return;
   std::string range = extent == kDynamic ? "starts at 0" : fmt::format("has extent {}", extent);
-  throw UserError(loc, fmt::format("index {} is out of range: axis {} of {} {}", *known, axis,
-                                   describe(kernel, base), range));
+  throw UserError(
+      loc,
+      fmt::format("index {} is out of range: axis {} of {} {}", *known, axis,
+                  describe(kernel, base), range),
+      extent == kDynamic ? "an index of 0 or more" : fmt::format("0 to {}", extent - 1));
 }
 
 void check_rank(const Kernel& kernel, Value base, size_t count, Loc loc) {
@@ -51,7 +54,8 @@ Value build_view(const Storage& base, const std::vector<Axis>& axes, Loc loc) {
                                                     : 1;
     if (size < 1 && index.kind == Axis::Kind::Span)
       throw UserError(index.length.loc(),
-                      fmt::format("span: expected a length above 0, got {}", size));
+                      fmt::format("span: expected a length above 0, got {}", size),
+                      "span(start, n) is n positions from start");
     if (index.kind == Axis::Kind::One)
       check_bounds(tracer.kernel(), storage, axis, starts.back(), index.start.loc());
     sizes.push_back(size);
@@ -156,6 +160,9 @@ Tile alloc_shared(const std::vector<Arg>& extents, DType dtype, Loc loc) {
 }
 Tile alloc_fragment(const std::vector<Arg>& extents, DType dtype, Loc loc) {
   return alloc(Space::Fragment, extents, dtype, "alloc_fragment", loc);
+}
+Tile alloc_local(const std::vector<Arg>& extents, DType dtype, Loc loc) {
+  return alloc(Space::Local, extents, dtype, "alloc_local", loc);
 }
 
 }  // namespace dsl

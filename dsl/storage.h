@@ -163,6 +163,8 @@ class [[maybe_unused]] Element : public Expr {
   void operator&=(Arg value) &&;
   void operator|=(Arg value) &&;
   void operator^=(Arg value) &&;
+  // dsl/atomic.h
+  Expr atomic(const char* kind, const Arg& value, Loc loc) const;
   template <class T>
   void operator=(T&&) & {
     static_assert(sizeof(T) == 0,
@@ -189,6 +191,9 @@ class [[maybe_unused]] Element : public Expr {
 // Storage of a block, alive while the loop, branch or launch it is in runs; contents undefined.
 Tile alloc_shared(const std::vector<Arg>& extents, DType dtype, Loc loc = Loc::here());
 Tile alloc_fragment(const std::vector<Arg>& extents, DType dtype, Loc loc = Loc::here());
+// A small array (1 to 4 axes, at most 64 elements) whose elements are read and assigned to one by
+// one, at any indices: the block's, or in a parallel each point's own. Points read the block's too.
+Tile alloc_local(const std::vector<Arg>& extents, DType dtype, Loc loc = Loc::here());
 
 // The extents, all of them known while tracing.
 Shape static_shape(const std::vector<Arg>& extents, std::string_view what);

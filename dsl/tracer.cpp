@@ -47,7 +47,9 @@ Tracer::~Tracer() {
 }
 
 Tracer& Tracer::current(Loc loc) {
-  if (!active) throw UserError(loc, "used outside a kernel; wrap the code in trace(...)");
+  if (!active)
+    throw UserError(loc, "used outside a kernel; wrap the code in trace(...)",
+                    "trace(\"name\", [&] { … })");
   return *active;
 }
 
@@ -148,7 +150,7 @@ Value Tracer::at_top(Value value, Loc loc) {
   return kernel_.op(builder_.emit(op.code, operands, op.attrs, kernel_.type(value))).result;
 }
 
-std::vector<Value> Tracer::open_launch(const std::vector<Value>& extents, Loc loc) {
+std::vector<Value> Tracer::open_launch(const std::vector<Value>& extents, int rasterize, Loc loc) {
   note_values();
   launch_.reset();
   std::vector<Value> operands;
@@ -157,7 +159,9 @@ std::vector<Value> Tracer::open_launch(const std::vector<Value>& extents, Loc lo
     note_values();
   }
   builder_.loc = loc;
-  OpId op = builder_.emit(OpCode::Launch, operands);
+  Attrs attrs;
+  attrs.set("rasterize", int64_t{rasterize});
+  OpId op = builder_.emit(OpCode::Launch, operands, std::move(attrs));
   RegionId region = builder_.add_region(op);
   launch_ = std::make_unique<RegionScope>(*this, op, region);
   std::vector<Value> blocks;

@@ -145,7 +145,8 @@ Value Arg::as(DType to, std::string_view what) const {
 
 Value Arg::index(std::string_view what) const {
   if (kind_ != Kind::Integer && (is_number() || !is_int(dtype_)))
-    throw UserError(loc_, fmt::format("{}: expected an integer, got {}", what, describe()));
+    throw UserError(loc_, fmt::format("{}: expected an integer, got {}", what, describe()),
+                    is_number() ? "write an integer" : "cast(x, I32)");
   return as(I32, what);
 }
 

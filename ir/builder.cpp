@@ -66,6 +66,12 @@ Value Builder::slice(Value base, std::vector<Value> index, Shape sizes) {
   return kernel_->op(emit(OpCode::Slice, std::move(index), {}, std::move(type))).result;
 }
 
+Value Builder::reshape(Value tile, DType dtype, Shape shape) {
+  return kernel_
+      ->op(emit(OpCode::Reshape, {tile}, {}, Type::tile(Space::Shared, dtype, std::move(shape))))
+      .result;
+}
+
 Value Builder::load(Value base, std::vector<Value> index) {
   Type type = Type::scalar(kernel_->type(base).dtype);
   index.insert(index.begin(), base);
@@ -75,6 +81,14 @@ Value Builder::load(Value base, std::vector<Value> index) {
 void Builder::store(Value value, Value base, std::vector<Value> index) {
   index.insert(index.begin(), {value, base});
   emit(OpCode::Store, std::move(index));
+}
+
+Value Builder::atomic(const char* kind, Value value, Value base, std::vector<Value> index) {
+  const Type type = Type::scalar(kernel_->type(base).dtype);
+  Attrs attrs;
+  attrs.set("kind", std::string(kind));
+  index.insert(index.begin(), {value, base});
+  return kernel_->op(emit(OpCode::Atomic, std::move(index), std::move(attrs), type)).result;
 }
 
 void Builder::fill(double value, Value destination) {

@@ -36,8 +36,10 @@ class Builder {
   // Storage.
   Value alloc(Space space, DType dtype, Shape shape);
   Value slice(Value base, std::vector<Value> index, Shape sizes);
+  Value reshape(Value tile, DType dtype, Shape shape);
   Value load(Value base, std::vector<Value> index = {});
   void store(Value value, Value base, std::vector<Value> index = {});
+  Value atomic(const char* kind, Value value, Value base, std::vector<Value> index);
   void fill(double value, Value destination);
 
   // Opens a region of a new op and moves the insertion point into it until the object dies.

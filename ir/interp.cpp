@@ -9,6 +9,7 @@
 
 #include "ir/error.h"
 #include "ir/interp_impl.h"
+#include "ir/report.h"
 #include "ir/walk.h"
 
 namespace kiln::interp {
@@ -24,6 +25,7 @@ Interpreter::Interpreter(const Kernel& kernel, const Bindings& bindings,
       scalars_(kernel.value_count()),
       views_(kernel.value_count()),
       storages_(kernel.value_count()),
+      reshaped_(reshaped_tiles(kernel)),
       random_(options.seed),
       work_(options.async, random_) {
   for (OpId id : kernel_.region(kernel_.body).ops) {
@@ -48,7 +50,8 @@ void Interpreter::decode(RegionId region) {
     if (op.code == OpCode::Parallel) {
       ParallelPlan plan{op.ints("extents"), {}};
       for (const Access& access : accesses_deep(kernel_, op))
-        if (access.effect != Effect::Read) plan.stored.push_back(access.base);
+        if (access.effect != Effect::Read && kernel_.type(access.base).space != Space::Local)
+          plan.stored.push_back(access.base);
       plans_.emplace(&op, std::move(plan));
     }
     code.push_back(inst);
@@ -113,6 +116,7 @@ void Interpreter::bind(const Op& op, const Bindings& bindings) {
 void Interpreter::run() {
   for (OpId id : kernel_.region(kernel_.body).ops)
     if (kernel_.op(id).code == OpCode::Launch) run_launch(kernel_.op(id));
+  if (failed_.op) throw assertion_error(failed_.op->loc, failed_.op->word("text"), failed_.block);
 }
 
 void Interpreter::run_launch(const Op& op) {
@@ -123,6 +127,7 @@ void Interpreter::run_launch(const Op& op) {
     int64_t block = options_.reverse_blocks ? blocks_ - 1 - i : i;
     int64_t index[] = {block % grid[0], block / grid[0] % grid[1], block / (grid[0] * grid[1])};
     for (size_t axis = 0; axis < args.size(); ++axis) set_i32(args[axis], index[axis]);
+    block_ = {index[0], index[1], index[2]};
     start_block();
     run_scope(op.regions[0]);
     end_agent();
@@ -146,9 +151,15 @@ void Interpreter::run_inst(const Inst& inst) {
     }
     case OpCode::Parallel: return run_parallel(op);
     case OpCode::Alloc: return run_alloc(op);
+    case OpCode::Reshape: return run_reshape(op);
     case OpCode::Slice: return run_slice(op);
     case OpCode::Load: return run_load(op);
     case OpCode::Store: return run_store(op);
+    case OpCode::Atomic: return run_atomic(op);
+    case OpCode::Gather: return run_gather(*this, op);
+    case OpCode::Scatter: return run_scatter(*this, op);
+    case OpCode::DeviceAssert: return run_device_assert(op);
+    case OpCode::Watch: return run_watch(op);
     case OpCode::Copy:
     case OpCode::Convert: return run_copy(*this, op);
     case OpCode::Barrier:  // a block is one thread here
@@ -156,6 +167,9 @@ void Interpreter::run_inst(const Inst& inst) {
     case OpCode::Fill: return run_fill(*this, op);
     case OpCode::Gemm: return run_gemm(*this, op);
     case OpCode::Reduce: return run_reduce(*this, op);
+    case OpCode::ArgReduce: return run_arg_reduce(*this, op);
+    case OpCode::Cumsum: return run_cumsum(*this, op);
+    case OpCode::Sort: return run_sort(*this, op);
     case OpCode::SoftmaxStep: return run_softmax_step(*this, op);
     case OpCode::ScaleRows: return run_scale_rows(*this, op);
     case OpCode::SoftmaxFinish: return run_softmax_finish(*this, op);
@@ -253,10 +267,11 @@ void Interpreter::run_alloc(const Op& op) {
   std::unique_ptr<Storage>& storage = storages_[op.result.id];
   if (storage) {
     check_access(op, view(op.result), Effect::Write);
-    storage->written.assign(storage->cells.size(), 0);
+    storage->forget();
     return;
   }
-  storage = std::make_unique<Storage>(new_tile(kernel_.type(op.result)));
+  storage = std::make_unique<Storage>(
+      new_tile(kernel_.type(op.result), reshaped_.contains(op.result.id)));
   views_[op.result.id] = View::whole(*storage);
 }
 
@@ -267,6 +282,14 @@ const int64_t* Interpreter::index_of(const Op& op, size_t first) {
   return index_.data();
 }
 
+void Interpreter::run_reshape(const Op& op) {
+  std::unique_ptr<Storage>& storage = storages_[op.result.id];
+  if (storage) return;  // a tile stays where it is
+  storage =
+      std::make_unique<Storage>(reshaped(*view(op.operands[0]).base, kernel_.type(op.result)));
+  views_[op.result.id] = View::whole(*storage);
+}
+
 void Interpreter::run_slice(const Op& op) {
   index_of(op, 1);
   views_[op.result.id] = view(op.operands[0]).slice(index_, kernel_.type(op.result).shape);
@@ -274,7 +297,7 @@ void Interpreter::run_slice(const Op& op) {
 
 // Of the view, the element at index_.
 void Interpreter::check_element(const Op& op, const View& view, Effect effect) const {
-  if (view.base->slot || work_.uses(*view.base))
+  if (view.base->slot || work_.uses(view.base->marks()))
     check_access(op, view.slice(index_, Shape(index_.size(), 1)), effect);
 }
 
@@ -296,6 +319,32 @@ void Interpreter::run_store(const Op& op) {
     races_.write(op, *into.base, *offset);
     write_element(*into.base, *offset, convert(scalar(op.operands[0]), into.base->type.dtype));
   }
+}
+
+static Scalar combined(const std::string& kind, DType dtype, const Scalar& old,
+                       const Scalar& value) {
+  if (kind == "exchange") return value;
+  const OpCode code = kind == "add"   ? OpCode::Add
+                      : kind == "max" ? OpCode::Max
+                      : kind == "min" ? OpCode::Min
+                      : kind == "and" ? OpCode::And
+                      : kind == "or"  ? OpCode::Or
+                                      : OpCode::Xor;
+  const Scalar in[] = {old, value};
+  return apply(code, dtype, Comparison::Eq, in);
+}
+
+void Interpreter::run_atomic(const Op& op) {
+  const View& at = view(op.operands[1]);
+  const DType dtype = at.base->type.dtype;
+  Scalar old = convert(Scalar::of_int(I32, 0), dtype);
+  if (auto offset = at.locate(index_of(op, 2))) {
+    check_element(op, at, Effect::Update);
+    races_.atomic(op, *at.base, *offset);
+    old = read_element(op, *at.base, *offset);
+    write_element(*at.base, *offset, combined(op.word("kind"), dtype, old, scalar(op.operands[0])));
+  }
+  scalars_[op.result.id] = old;
 }
 
 }  // namespace kiln::interp

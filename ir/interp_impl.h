@@ -1,9 +1,11 @@
 // The interpreter's state, shared by its files.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <random>
+#include <unordered_set>
 
 #include "ir/coroutines.h"
 #include "ir/evaluate_impl.h"
@@ -64,9 +66,13 @@ class Interpreter {
   void run_parallel(const Op& op);
   void run_alloc(const Op& op);
   void run_slice(const Op& op);
+  void run_reshape(const Op& op);
   void check_element(const Op& op, const View& view, Effect effect) const;
   void run_load(const Op& op);
   void run_store(const Op& op);
+  void run_atomic(const Op& op);
+  void run_device_assert(const Op& op);
+  void run_watch(const Op& op) const;
   // interp_roles.cpp
   size_t agent_number() const { return in_roles_ ? coroutines_.current() : 0; }
   AgentState& agent() { return agents_[agent_number()]; }
@@ -105,11 +111,18 @@ class Interpreter {
   std::vector<Scalar> scalars_;                     // by value id
   std::vector<View> views_;                         // by value id
   std::vector<std::unique_ptr<Storage>> storages_;  // by value id
+  std::unordered_set<uint32_t> reshaped_;           // tiles, by value id
   std::vector<std::vector<std::byte>> workspaces_;
   std::vector<std::vector<Inst>> code_;  // by region id
   std::unordered_map<const Op*, ParallelPlan> plans_;
   RaceDetector races_;
   Shape index_;  // scratch
+  std::array<int64_t, 3> block_{};
+  struct Failed {
+    const Op* op = nullptr;
+    std::array<int64_t, 3> block{};
+  };
+  Failed failed_;  // the first device_assert that did not hold
   // The late IR.
   mutable std::mt19937_64 random_;
   AsyncWork work_;
@@ -124,8 +137,13 @@ class Interpreter {
 // Ops on whole tiles: what they read is gathered, the results are scattered.
 void run_copy(const Interpreter& at, const Op& op);
 void run_fill(const Interpreter& at, const Op& op);
+void run_gather(const Interpreter& at, const Op& op);   // interp_gather.cpp
+void run_scatter(const Interpreter& at, const Op& op);  // interp_gather.cpp
 void run_gemm(const Interpreter& at, const Op& op);
 void run_reduce(const Interpreter& at, const Op& op);
+void run_arg_reduce(const Interpreter& at, const Op& op);
+void run_cumsum(const Interpreter& at, const Op& op);
+void run_sort(const Interpreter& at, const Op& op);
 void run_softmax_step(const Interpreter& at, const Op& op);
 void run_scale_rows(const Interpreter& at, const Op& op);
 void run_softmax_finish(const Interpreter& at, const Op& op);

@@ -62,7 +62,8 @@ void Interpreter::run_step(const Inst& inst) {
 void Interpreter::check_operands(const Op& op) const {
   switch (op.code) {
     case OpCode::Load:
-    case OpCode::Store:  // check the element
+    case OpCode::Store:
+    case OpCode::Atomic:  // check the element
     case OpCode::PushEnd:
     case OpCode::Message:
     case OpCode::Release: return;  // say more
@@ -80,7 +81,9 @@ void Interpreter::check_operands(const Op& op) const {
 void Interpreter::check_access(const Op& op, const View& view, Effect effect,
                                bool accumulator) const {
   if (view.base->slot) check_slot(op, *view.base->slot, agent_number());
-  work_.check(op, view, effect, accumulator);
+  // Which part of the tile a part of a reshape is, is not looked at: all of it counts.
+  Storage* whole = view.base->whole;
+  work_.check(op, whole ? View::whole(*whole) : view, effect, accumulator);
 }
 
 void Interpreter::run_roles(const Op& op) {

@@ -42,14 +42,39 @@ void for_each_index(const Shape& extents, Visit&& visit) {
 
 }  // namespace
 
-Storage new_tile(const Type& type) {
+Storage new_tile(const Type& type, bool reshaped) {
   Storage tile;
   tile.type = type;
   tile.extents = type.shape;
   tile.strides = Memory::contiguous(nullptr, type.dtype, type.shape).strides;
-  tile.cells.resize(static_cast<size_t>(count(type.shape)));
-  tile.written.assign(tile.cells.size(), 0);
+  const auto elements = static_cast<size_t>(count(type.shape));
+  if (reshaped)
+    tile.image.resize(elements * size_of(type.dtype));
+  else
+    tile.cells.resize(elements);
+  tile.forget();
   return tile;
+}
+
+Storage reshaped(Storage& tile, const Type& type) {
+  Storage made;
+  made.type = type;
+  made.extents = type.shape;
+  made.strides = Memory::contiguous(nullptr, type.dtype, type.shape).strides;
+  made.whole = &tile.marks();
+  return made;
+}
+
+bool Storage::is_written(int64_t offset) const {
+  if (bytes) return true;
+  const auto [first, count] = marks_of(offset);
+  for (size_t i = 0; i < count; ++i)
+    if (!marks().written[first + i]) return false;
+  return true;
+}
+
+void Storage::forget() {
+  written.assign(image.empty() ? cells.size() : image.size(), 0);
 }
 
 View View::whole(Storage& base) {
@@ -84,11 +109,14 @@ Scalar read_element(const Op& op, const Storage& storage, int64_t offset) {
   if (storage.bytes)
     return load_element(storage.type.dtype,
                         storage.bytes + offset * static_cast<int64_t>(size_of(storage.type.dtype)));
-  if (!storage.written[static_cast<size_t>(offset)])
+  if (!storage.is_written(offset))
     throw UserError(op.loc,
                     fmt::format("{} reads element {} of {}, which was never written", op_name(op),
                                 element_text(storage, offset), str(storage.type)),
                     "write it first (fill, clear or copy)");
+  const std::vector<std::byte>& image = storage.marks().image;
+  if (!image.empty())
+    return load_element(storage.type.dtype, image.data() + storage.marks_of(offset).first);
   return storage.cells[static_cast<size_t>(offset)];
 }
 
@@ -96,10 +124,15 @@ void write_element(Storage& storage, int64_t offset, const Scalar& value) {
   if (storage.bytes) {
     store_element(value,
                   storage.bytes + offset * static_cast<int64_t>(size_of(storage.type.dtype)));
-  } else {
-    storage.cells[static_cast<size_t>(offset)] = value;
-    storage.written[static_cast<size_t>(offset)] = 1;
+    return;
   }
+  Storage& marks = storage.marks();
+  const auto [first, count] = storage.marks_of(offset);
+  if (marks.image.empty())
+    storage.cells[first] = value;
+  else
+    store_element(value, marks.image.data() + first);
+  std::fill_n(marks.written.begin() + static_cast<ptrdiff_t>(first), count, uint8_t{1});
 }
 
 std::vector<Scalar> gather(const Op& op, const View& view, const Scalar& outside) {
@@ -131,7 +164,7 @@ void RaceDetector::begin(const std::vector<int64_t>& extents, const std::vector<
   for (Storage* storage : stored) {
     global_ |= storage->bytes != nullptr;
     storage->tracked = true;
-    storage->touched.resize(storage->cells.size());
+    storage->touched.resize(storage->written.size());
   }
 }
 
@@ -142,35 +175,60 @@ void RaceDetector::end() {
 
 // Tensors may overlap in memory, so one that is stored to makes all of them watched, by address.
 bool RaceDetector::watches(const Storage& storage) const {
-  return active_ && (storage.bytes ? global_ : storage.tracked);
+  return active_ && (storage.bytes ? global_ : storage.marks().tracked);
 }
 
-Touch& RaceDetector::touch(Storage& storage, int64_t offset) {
-  if (!storage.bytes) return storage.touched[static_cast<size_t>(offset)];
-  return global_touched_[storage.bytes +
-                         offset * static_cast<int64_t>(size_of(storage.type.dtype))];
+std::span<Touch> RaceDetector::touches(Storage& storage, int64_t offset) {
+  if (storage.bytes)
+    return {&global_touched_[storage.bytes +
+                             offset * static_cast<int64_t>(size_of(storage.type.dtype))],
+            1};
+  const auto [first, count] = storage.marks_of(offset);
+  return {storage.marks().touched.data() + first, count};
 }
 
 void RaceDetector::read(const Op& op, Storage& storage, int64_t offset) {
   if (!watches(storage)) return;
-  Touch& touched = touch(storage, offset);
-  if (fresh(touched.writer) && touched.writer != iteration_)
-    fail(op, storage, offset, "reads", touched.writer, "writes");
-  touched.reader = fresh(touched.reader) && touched.reader != iteration_ ? many_ : iteration_;
+  for (Touch& touched : touches(storage, offset)) {
+    if (fresh(touched.writer) && touched.writer != iteration_)
+      fail(op, storage, offset, "reads", touched.writer, "writes");
+    refuse_mixed(op, storage, offset, "reads", touched.atomic, "updates atomically");
+    touched.reader = fresh(touched.reader) && touched.reader != iteration_ ? many_ : iteration_;
+  }
 }
 
 void RaceDetector::write(const Op& op, Storage& storage, int64_t offset) {
   if (!watches(storage)) return;
-  Touch& touched = touch(storage, offset);
-  if (fresh(touched.writer) && touched.writer != iteration_)
-    fail(op, storage, offset, "writes", touched.writer, "writes");
-  if (fresh(touched.reader) && touched.reader != iteration_)
-    fail(op, storage, offset, "writes", touched.reader, "reads");
-  touched.writer = iteration_;
+  for (Touch& touched : touches(storage, offset)) {
+    if (fresh(touched.writer) && touched.writer != iteration_)
+      fail(op, storage, offset, "writes", touched.writer, "writes");
+    if (fresh(touched.reader) && touched.reader != iteration_)
+      fail(op, storage, offset, "writes", touched.reader, "reads");
+    refuse_mixed(op, storage, offset, "writes", touched.atomic, "updates atomically");
+    touched.writer = iteration_;
+  }
+}
+
+void RaceDetector::atomic(const Op& op, Storage& storage, int64_t offset) {
+  if (!watches(storage)) return;
+  for (Touch& touched : touches(storage, offset)) {
+    refuse_mixed(op, storage, offset, "updates atomically", touched.writer, "writes");
+    refuse_mixed(op, storage, offset, "updates atomically", touched.reader, "reads");
+    touched.atomic = iteration_;
+  }
+}
+
+// One iteration may not do both either: nothing orders its own accesses of an element to which
+// others come.
+void RaceDetector::refuse_mixed(const Op& op, const Storage& storage, int64_t offset,
+                                const char* does, uint64_t other, const char* did) const {
+  if (fresh(other))
+    fail(op, storage, offset, does, other, did,
+         "in one parallel an element is touched by atomics alone, or not by them");
 }
 
 void RaceDetector::fail(const Op& op, const Storage& storage, int64_t offset, const char* does,
-                        uint64_t other, const char* did) const {
+                        uint64_t other, const char* did, const char* hint) const {
   auto iteration = [&](uint64_t stamp) {
     if (stamp == many_) return std::string("another iteration");
     int64_t rest = static_cast<int64_t>(stamp - first_);
@@ -185,7 +243,7 @@ void RaceDetector::fail(const Op& op, const Storage& storage, int64_t offset, co
       op.loc,
       fmt::format("parallel: {} {} element {} of {}, which {} {}", iteration(iteration_), does,
                   element_text(storage, offset), str(storage.type), iteration(other), did),
-      "iterations run in any order: give each its own elements, or use reduce");
+      hint ? hint : "iterations run in any order: give each its own elements, or use reduce");
 }
 
 }  // namespace kiln::interp

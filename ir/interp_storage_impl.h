@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -16,22 +17,41 @@ struct Slot;
 struct Touch {
   uint64_t writer = 0;
   uint64_t reader = 0;
+  uint64_t atomic = 0;
 };
 
-// A tensor (bytes of the caller or of a workspace) or a tile (values, with a mark for each
-// written).
+// A tensor (bytes of the caller or of a workspace), a tile (values, with a mark for each written),
+// a tile that is reshaped (its image, with a mark for each byte), or a reshape of one.
 struct Storage {
   Type type;
   Shape extents;
   Shape strides;  // in elements
   std::byte* bytes = nullptr;
   std::vector<Scalar> cells;
+  std::vector<std::byte> image;
+  Storage* whole = nullptr;  // of a reshape: the tile that has the image and the marks
   std::vector<uint8_t> written;
   std::vector<Touch> touched;
   bool tracked = false;  // races are looked for
   Slot* slot = nullptr;  // of a channel, whose payload it is
+
+  Storage& marks() { return whole ? *whole : *this; }
+  const Storage& marks() const { return whole ? *whole : *this; }
+  // Where the marks of an element begin, and how many it has.
+  struct Marks {
+    size_t first, count;
+  };
+  Marks marks_of(int64_t offset) const {
+    const auto at = static_cast<size_t>(offset);
+    if (marks().image.empty()) return {at, 1};
+    return {at * size_of(type.dtype), size_of(type.dtype)};
+  }
+  bool is_written(int64_t offset) const;
+  void forget();  // nothing of the tile was written yet
 };
-Storage new_tile(const Type& type);  // of elements never written
+// Of elements never written. `reshaped`: it has an image.
+Storage new_tile(const Type& type, bool reshaped = false);
+Storage reshaped(Storage& tile, const Type& type);
 
 // A rectangle of a storage. An element is inside if every view of the chain and the storage hold
 // it: a slice of a slice does not see past the outer one.
@@ -47,7 +67,8 @@ struct View {
   std::optional<int64_t> locate(const int64_t* index) const;
 };
 
-// Finds iterations of one `parallel` that touch the same element.
+// Finds iterations of one `parallel` that touch the same element, and elements that atomics touch
+// and others too.
 class RaceDetector {
  public:
   // Between begin and end, accesses to the stored-to storages are recorded.
@@ -56,13 +77,16 @@ class RaceDetector {
   void enter(uint64_t iteration) { iteration_ = first_ + iteration; }
   void read(const Op& op, Storage& storage, int64_t offset);
   void write(const Op& op, Storage& storage, int64_t offset);
+  void atomic(const Op& op, Storage& storage, int64_t offset);
 
  private:
-  Touch& touch(Storage& storage, int64_t offset);
+  std::span<Touch> touches(Storage& storage, int64_t offset);
   bool watches(const Storage& storage) const;
   bool fresh(uint64_t stamp) const { return stamp >= first_; }
+  void refuse_mixed(const Op& op, const Storage& storage, int64_t offset, const char* does,
+                    uint64_t other, const char* did) const;
   [[noreturn]] void fail(const Op& op, const Storage& storage, int64_t offset, const char* does,
-                         uint64_t other, const char* did) const;
+                         uint64_t other, const char* did, const char* hint = nullptr) const;
 
   std::vector<int64_t> extents_;
   std::vector<Storage*> stored_;

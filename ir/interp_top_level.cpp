@@ -20,7 +20,8 @@ Scalar dim_value(const Op& op, const std::map<std::string, int64_t>& dims) {
                     "give its size, or a tensor that has it");
   if (found->second < 0 || found->second > INT32_MAX)
     throw UserError(
-        op.loc, fmt::format("dim '{}': expected 0 … {}, got {}", name, INT32_MAX, found->second));
+        op.loc, fmt::format("dim '{}': expected 0 … {}, got {}", name, INT32_MAX, found->second),
+        "sizes are i32");
   return Scalar::of_int(I32, found->second);
 }
 
@@ -29,10 +30,13 @@ Scalar param_value(const Op& op, DType dtype, const std::map<std::string, Scalar
   auto found = params.find(name);
   if (found == params.end())
     throw UserError(op.loc,
-                    fmt::format("param '{}' is not bound: expected {}", name, kiln::name(dtype)));
+                    fmt::format("param '{}' is not bound: expected {}", name, kiln::name(dtype)),
+                    "give its value");
   if (found->second.dtype != dtype)
-    throw UserError(op.loc, fmt::format("param '{}': expected {}, got {}", name, kiln::name(dtype),
-                                        kiln::name(found->second.dtype)));
+    throw UserError(op.loc,
+                    fmt::format("param '{}': expected {}, got {}", name, kiln::name(dtype),
+                                kiln::name(found->second.dtype)),
+                    "convert it first");
   return found->second;
 }
 
@@ -70,11 +74,15 @@ std::vector<int64_t> TopLevel::shape(const Op& tensor) const {
   for (int64_t& extent : shape) {
     if (extent == kDynamic) extent = scalar(tensor.operands[next++]).i;
     if (extent < 0)
-      throw UserError(tensor.loc, fmt::format("tensor '{}': expected extents of 0 or more, got {}",
-                                              tensor.word("name"), extent));
+      throw UserError(tensor.loc,
+                      fmt::format("tensor '{}': expected extents of 0 or more, got {}",
+                                  tensor.word("name"), extent),
+                      "the dims and params that it is computed from");
     if (extent > 0 && elements > kMostElements / extent)
-      throw UserError(tensor.loc, fmt::format("tensor '{}': expected at most {} elements, got {}",
-                                              tensor.word("name"), kMostElements, str(shape)));
+      throw UserError(tensor.loc,
+                      fmt::format("tensor '{}': expected at most {} elements, got {}",
+                                  tensor.word("name"), kMostElements, str(shape)),
+                      "smaller dims");
     elements *= std::max<int64_t>(extent, 1);
   }
   return shape;
@@ -85,9 +93,11 @@ std::vector<int64_t> TopLevel::grid(const Op& launch) const {
   for (size_t axis = 0; axis < launch.operands.size(); ++axis) {
     grid[axis] = scalar(launch.operands[axis]).i;
     if (grid[axis] < 0)
-      throw UserError(launch.loc, fmt::format("launch: expected extents of 0 or more, got {} "
-                                              "on axis {}",
-                                              grid[axis], axis));
+      throw UserError(launch.loc,
+                      fmt::format("launch: expected extents of 0 or more, got {} "
+                                  "on axis {}",
+                                  grid[axis], axis),
+                      "the dims and params that it is computed from");
   }
   if (std::count(grid.begin(), grid.end(), 0) > 0) return grid;
   int64_t blocks = 1;
@@ -95,7 +105,8 @@ std::vector<int64_t> TopLevel::grid(const Op& launch) const {
     if (extent > INT32_MAX / blocks)
       throw UserError(launch.loc,
                       fmt::format("launch: expected at most {} blocks, got {} x {} x {}", INT32_MAX,
-                                  grid[0], grid[1], grid[2]));
+                                  grid[0], grid[1], grid[2]),
+                      "give each block more to do");
     blocks *= extent;
   }
   return grid;

@@ -72,6 +72,13 @@ std::optional<int64_t> constant_int(const Kernel& kernel, Value value) {
 }
 
 Value base_of(const Kernel& kernel, Value storage) {
+  storage = whole_of(kernel, storage);
+  while (const Op* reshape = kernel.def_as(storage, OpCode::Reshape))
+    storage = whole_of(kernel, reshape->operands[0]);
+  return storage;
+}
+
+Value whole_of(const Kernel& kernel, Value storage) {
   while (const Op* slice = kernel.def_as(storage, OpCode::Slice)) storage = slice->operands[0];
   return storage;
 }

@@ -51,8 +51,10 @@ Scalar constant_value(const Kernel& kernel, const Op& constant);         // of a
 std::optional<Scalar> constant_of(const Kernel& kernel, Value value);    // if a Const defines it
 std::optional<int64_t> constant_int(const Kernel& kernel, Value value);  // if an integer Const does
 
-// The tensor or tile that a view, through any number of slices, reads and writes.
+// The tensor or tile that a view or reshape, through any number of them, reads and writes.
 Value base_of(const Kernel& kernel, Value storage);
+// The tensor, tile or reshape that a view is a part of: its dtype and its axes.
+Value whole_of(const Kernel& kernel, Value storage);
 
 // The op `channel` of a slot (what push_begin, pop and held give); null for other storage.
 const Op* channel_of(const Kernel& kernel, Value slot);

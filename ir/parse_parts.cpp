@@ -27,7 +27,8 @@ DType parse_dtype(TokenStream& in, bool alone) {
   for (DType dtype : kAllDTypes) names.emplace_back(name(dtype));
   const std::string all = fmt::format("{}", fmt::join(names, ", "));
   if (alone)
-    names.insert(names.end(), {"tensor", "view", "shared", "fragment", "channel", "token"});
+    names.insert(names.end(),
+                 {"tensor", "view", "shared", "fragment", "local", "channel", "token"});
   const std::string near = nearest(token.text, names);
   in.fail_expected(alone ? "a type" : "an element type",
                    near.empty() ? "one of " + all : hint(near));
@@ -65,7 +66,8 @@ Space parse_space(TokenStream& in) {
   if (token.is("global")) return in.take(), Space::Global;
   if (token.is("shared")) return in.take(), Space::Shared;
   if (token.is("fragment")) return in.take(), Space::Fragment;
-  in.fail_expected("'global', 'shared' or 'fragment'");
+  if (token.is("local")) return in.take(), Space::Local;
+  in.fail_expected("'global', 'shared', 'fragment' or 'local'");
 }
 
 int64_t parse_int64(TokenStream& in, const std::string& what) {
@@ -138,7 +140,7 @@ Type parse_type(TokenStream& in) {
     const DType dtype = parse_dtype(in, false);
     return Type::view(space, dtype, parse_shape(in, true));
   }
-  if (token.is("shared") || token.is("fragment")) {
+  if (token.is("shared") || token.is("fragment") || token.is("local")) {
     const Space space = parse_space(in);
     const DType dtype = parse_dtype(in, false);
     return Type::tile(space, dtype, parse_shape(in, false));

@@ -16,6 +16,7 @@ static std::string_view name(Space space) {
     case Space::Global: return "global";
     case Space::Shared: return "shared";
     case Space::Fragment: return "fragment";
+    case Space::Local: return "local";
     case Space::None: break;
   }
   return "none";

@@ -18,13 +18,13 @@ enum class Kind : uint8_t {
   Token,    // an asynchronous op under way
 };
 
-enum class Space : uint8_t { None, Global, Shared, Fragment };
+enum class Space : uint8_t { None, Global, Shared, Fragment, Local };
 
 using Shape = std::vector<int64_t>;
 inline constexpr int64_t kDynamic = -1;  // an extent known only at launch
 
-// Text: `f32`, `tensor f16[?, 128]`, `shared f16[64, 64]`, `fragment f32[]`, `view global f16[1,
-// 64]`, `channel f16[128, 64]`, `token`. A fragment of rank 0 is a scalar variable.
+// Text: `f32`, `tensor f16[?, 128]`, `shared f16[64, 64]`, `fragment f32[]`, `local f32[16]`, `view
+// global f16[1, 64]`, `channel f16[128, 64]`, `token`. A fragment of rank 0 is a scalar variable.
 struct Type {
   Kind kind = Kind::Scalar;
   DType dtype = I32;

@@ -9,35 +9,51 @@
 // Interface
 //  - Names of dims, params and tensors are not empty, and unique. A dim is i32.
 //  - A tensor has one i32 operand for each `?`; its other extents are 0 or more.
-//  - A launch has 1 to 3 i32 extents and as many i32 arguments.
+//  - A launch has 1 to 3 i32 extents and as many i32 arguments; `rasterize` is 0 to 2^31 - 1.
 //  - A tensor of role `input` is not written, one of role `output` not read, nor through views.
 // Structure
 //  - for: i32 bounds, one i32 argument; `unroll` has constant bounds; a constant step is above 0.
 //  - selected: at most one axis of the row is not 1; bool, i8 or i32; not a fragment; `count` goes
 //    with i32 only; the body does not write the row. One i32 argument.
 //  - if: a bool condition; no arguments.
-//  - parallel: positive extents, an i32 argument an axis; holds scalar ops, loads, stores only.
+//  - loop: no arguments; an exit_if directly in its region, where alone an exit_if (a bool
+//  condition,
+//    no arguments) stands.
+//  - parallel: positive extents, an i32 argument an axis; holds scalar ops, loads, stores, atomics
+//    and local tiles only.
 //  - In a parallel, fragments follow the law in the table: own indices at most once each, 0 on an
 //    axis of extent 1; stored to: the loop's extents, every index. Outside, only fragments of
 //    rank 0 are loaded and stored. Never through views.
 // Storage
 //  - A tile is shared or a fragment, of positive static extents, at most 2^24 elements. Its offset,
-//    if it has one, is 0 to 2^24.
+//    if it has one, is 0 to 2^24. A local one has 1 to 4 axes and at most 64 elements, and only
+//    loads and stores name it; one of the block's is not stored to in a parallel.
+//  - reshape: of a tile of an alloc, shared, to one of as many bytes; neither bool.
 //  - A slice has its base's space, dtype and rank, and extents above 0 or `?`. † It is not larger
 //    than a static extent, and from a constant index it does not leave one.
 //  - copy: static shapes that agree once extents of 1 are dropped; `pad` is exact in the source's
 //    dtype. fill: static shape.
 //  - load gives the base's dtype. Indices are i32, one an axis.
+//  - gather, scatter: what is indexed is a tensor or in shared memory; rows are i32 on one axis, a
+//    fragment of rank 1 or not a fragment; extents agree.
+//  - device_assert: a bool condition. watch: static shape.
+//  - atomic: on a tensor that is not an output, or a shared tile; i32, u32, i64, u64, f32 or f64,
+//  the
+//    last two not and, or, xor; value and result have the base's dtype.
 //  - An op on whole tiles does not name storage that it writes in another operand.
 //  - convert: fragments of one shape and dtype.
 //  - A `layout` is the text of a layout (layout/text.h) over the tile's or the loop's extents: a
-//    shared tile's by offset, others by reg, 32 lanes and warps.
+//    shared tile's by offset, one place an element; others by reg, 32 lanes and warps.
 // Tile ops
 //  - gemm: on-chip a, b of one dtype; c a fragment; matrices once extents of 1 in front are
 //  dropped;
 //    extents and dtypes fit. Any positive M, N, K.
 //  - reduce: on-chip; dim within the rank; the destination has the axis removed or of extent 1; one
 //    dtype, or any two floats; max, min, sum, absmax of numbers, and, or, xor of integers and bool.
+//  - arg_reduce: as reduce, of numbers; the destination is i32. cumsum: numbers; shapes agree, and
+//    dtypes as of reduce. sort: keys are numbers, with `sorted` of their dtype; values of any
+//    dtype, with `order` of theirs, else of i32; the shapes agree but for a shorter axis of the
+//    results.
 //  - softmax ops: fragments of f32, p a tile of any float; shapes agree; scale is f32, and finite
 //    and above 0 if it is constant.
 //    l of softmax_step may have an axis of parts; `exact` is bool.
@@ -49,7 +65,6 @@
 //    each.
 //  - A role names no tile from outside. Of 1 warp, it has no fragment but scalar variables, and
 //    only asynchronous copies and stores move tiles. Layouts have the role's warps.
-//  - loop: an exit_if directly in its region, where alone an exit_if stands.
 //  - channel: directly in the launch's region; one role pushes, another pops; 1 to 4096 slots, a
 //    message of name:bool and name:i32; offset a multiple of 1024, control of 16. Rings, control,
 //    and tiles of different roles, where they have places, lie apart and in the launch's memory.
@@ -78,8 +93,8 @@
 #include <algorithm>
 
 #include "ir/error.h"
-#include "ir/evaluate_impl.h"
 #include "ir/layout/text.h"
+#include "ir/layout/tile_layout.h"
 #include "ir/verify_impl.h"
 #include "ir/walk.h"
 
@@ -114,8 +129,8 @@ void Law::require_i32(const Op& op, size_t operand) const {
 void Law::require_index(const Op& op, size_t first, const Type& base) const {
   size_t given = op.operands.size() - first;
   if (given != base.shape.size())
-    fail(op,
-         fmt::format("indices of {}: expected {}, got {}", str(base), base.shape.size(), given));
+    fail(op, fmt::format("indices of {}: expected {}, got {}", str(base), base.shape.size(), given),
+         "one index an axis");
   for (size_t i = first; i < op.operands.size(); ++i) require_i32(op, i);
 }
 
@@ -128,16 +143,21 @@ void Law::require_layout(const Op& op, const Shape& shape, Space space) const {
   } catch (const UserError& error) {
     fail(op, fmt::format("layout: {}", error.message()), error.hint());
   }
-  if (layout->shape() != shape)
-    fail(op, fmt::format("layout: expected one over {}, got {}", str(shape), str(layout->shape())));
-  const bool by_offset = layout->extent(Resource::Offset) > 1;
-  const bool by_thread = layout->extent(Resource::Lane) > 1 || layout->registers() > 1;
-  if (space == Space::Shared ? by_thread : by_offset || layout->extent(Resource::Lane) != 32)
-    fail(op, space == Space::Shared ? "layout: expected one by offset"
-                                    : "layout: expected one by register, 32 lanes and warp");
+  if (const std::string misfit = layout_misfit(*layout, shape, space); !misfit.empty())
+    fail(op, "layout: " + misfit, "ir/layout/text.h says how a layout is written");
 }
 
 namespace {
+
+// How the op is written: "for begin end step {kind, stages}".
+std::string usage(const OpInfo& row) {
+  std::string text(row.name);
+  for (const OperandInfo& operand : row.operands)
+    text += " " + operand.name + (operand.repeated ? "*" : operand.optional ? "?" : "");
+  std::vector<std::string_view> names;
+  for (const AttrInfo& attr : row.attrs) names.push_back(attr.name);
+  return names.empty() ? text : fmt::format("{} {{{}}}", text, fmt::join(names, ", "));
+}
 
 // Walks all regions, keeping the set of visible values.
 class Verifier {
@@ -183,7 +203,7 @@ void Verifier::check_names() const {
     const AttrValue* value = op.attrs.find("name");
     const std::string* name = value ? std::get_if<std::string>(value) : nullptr;
     if (!name) continue;  // check_attrs says what is wrong
-    if (name->empty()) law_.fail(op, "the name is empty");
+    if (name->empty()) law_.fail(op, "the name is empty", "a name to bind it by");
     if (std::find(names.begin(), names.end(), *name) != names.end())
       law_.fail(op, fmt::format("the name '{}' is taken", *name),
                 "dims, params and tensors of a kernel need different names");
@@ -226,11 +246,13 @@ void Verifier::check_alone(OpId id, bool top) const {
   const OpInfo& row = info(op.code);
   int regions = static_cast<int>(op.regions.size());
   if (regions < row.min_regions || regions > row.max_regions)
-    law_.fail(op, fmt::format("regions: expected {}, got {}",
-                              row.min_regions == row.max_regions
-                                  ? std::to_string(row.min_regions)
-                                  : fmt::format("{} to {}", row.min_regions, row.max_regions),
-                              regions));
+    law_.fail(op,
+              fmt::format("regions: expected {}, got {}",
+                          row.min_regions == row.max_regions
+                              ? std::to_string(row.min_regions)
+                              : fmt::format("{} to {}", row.min_regions, row.max_regions),
+                          regions),
+              usage(row));
   check_roles(op);
   check_aliases(op);
   check_rules(op);
@@ -242,14 +264,11 @@ void Verifier::check_place(const Op& op, bool top) const {
   if (!top && !row.inner)
     law_.fail(op, "stands inside a launch; expected the top level of the kernel",
               op.code == OpCode::Launch ? "launches of a kernel follow each other" : "");
-  if (!law_.parallel) return;
-  if (op.code == OpCode::Load || op.code == OpCode::Store || is_scalar_op(op.code)) return;
-  law_.fail(op, "stands inside a parallel, which holds scalar ops, loads and stores only",
-            op.code == OpCode::If ? "use select for a condition" : "move it out of the parallel");
+  if (law_.parallel) check_in_parallel(law_, op);
 }
 
 // What kind of value an operand is. Storage is named by operands with an effect, and by the base of
-// a slice; channels and tokens by operands of those names.
+// a slice or reshape; channels and tokens by operands of those names.
 struct Expected {
   const char* words;
   bool (*holds)(const Type&);
@@ -260,7 +279,8 @@ Expected expected_operand(const Op& op, size_t index) {
     return {"a channel", [](const Type& type) { return type.kind == Kind::Channel; }};
   if (described.name == "token")
     return {"a token", [](const Type& type) { return type.kind == Kind::Token; }};
-  if (described.effect != Effect::None || (op.code == OpCode::Slice && index == 0))
+  const bool part = op.code == OpCode::Slice || op.code == OpCode::Reshape;
+  if (described.effect != Effect::None || (part && index == 0))
     return {"a tensor, tile or view", [](const Type& type) { return type.is_storage(); }};
   return {"a scalar", [](const Type& type) { return type.is_scalar(); }};
 }
@@ -272,13 +292,15 @@ void Verifier::check_operands(const Op& op) const {
   while (fewest > 0 && (row.operands[fewest - 1].optional || row.operands[fewest - 1].repeated))
     --fewest;
   if (given < fewest || given > static_cast<size_t>(row.max_operands()))
-    law_.fail(op, fmt::format("expected {}{} operands, got {}",
-                              fewest == row.operands.size() ? "" : "at least ", fewest, given));
+    law_.fail(op,
+              fmt::format("expected {}{} operands, got {}",
+                          fewest == row.operands.size() ? "" : "at least ", fewest, given),
+              usage(row));
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const OperandInfo& described = row.operand(i);
     Value value = op.operands[i];
     if (!value) {
-      if (!described.optional) law_.fail(op, operand_name(op, i) + " is missing");
+      if (!described.optional) law_.fail(op, operand_name(op, i) + " is missing", usage(row));
       continue;
     }
     if (value.id >= visible_.size() || !visible_[value.id])
@@ -291,6 +313,11 @@ void Verifier::check_operands(const Op& op) const {
           op,
           fmt::format("{}: expected {}, got {}", operand_name(op, i), expected.words, str(type)),
           expected.holds(Type::scalar(I32)) && type.is_storage() ? "load an element of it" : "");
+    if (type.space == Space::Local && op.code != OpCode::Load && op.code != OpCode::Store)
+      law_.fail(op,
+                fmt::format("{}: expected a tensor or tile, got the array {}", operand_name(op, i),
+                            str(type)),
+                "load and store its elements one by one, or use a shared tile");
   }
 }
 
@@ -312,24 +339,28 @@ void Verifier::check_attrs(const Op& op) const {
   const OpInfo& row = info(op.code);
   for (const auto& [key, value] : op.attrs.entries()) {
     const AttrInfo* attr = row.attr(key);
-    if (!attr) law_.fail(op, fmt::format("has no attribute '{}'", key));
+    if (!attr) law_.fail(op, fmt::format("has no attribute '{}'", key), usage(row));
     if (!fits(attr->type, value))
-      law_.fail(op, fmt::format("attribute '{}' has a value of the wrong type", key));
+      law_.fail(op, fmt::format("attribute '{}' has a value of the wrong type", key),
+                "ir/LANGUAGE.md has the types");
     const auto* word = std::get_if<std::string>(&value);
     if (attr->type == AttrType::Word &&
         std::find(attr->words.begin(), attr->words.end(), *word) == attr->words.end())
-      law_.fail(op, fmt::format("attribute '{}': expected one of {}, got '{}'", key,
-                                fmt::join(attr->words, ", "), *word));
+      law_.fail(op,
+                fmt::format("attribute '{}': expected one of {}, got '{}'", key,
+                            fmt::join(attr->words, ", "), *word),
+                "one of these words");
   }
   for (const AttrInfo& attr : row.attrs)
     if (!attr.default_value && !op.attrs.find(attr.name))
-      law_.fail(op, fmt::format("attribute '{}' is missing", attr.name));
+      law_.fail(op, fmt::format("attribute '{}' is missing", attr.name), usage(row));
 }
 
 Kind kind_of_result(OpCode code) {
   switch (code) {
     case OpCode::Tensor: return Kind::Tensor;
     case OpCode::Alloc:
+    case OpCode::Reshape:
     case OpCode::PushBegin:
     case OpCode::Pop:
     case OpCode::Held: return Kind::Tile;
@@ -343,7 +374,8 @@ Kind kind_of_result(OpCode code) {
 void Verifier::check_result(OpId id) const {
   const Op& op = kernel_.op(id);
   if (info(op.code).has_result != static_cast<bool>(op.result))
-    law_.fail(op, op.result ? "has no result" : "expected a result, got none");
+    law_.fail(op, op.result ? "expected no result, got one" : "expected a result, got none",
+              op.result ? usage(info(op.code)) : "%name = " + usage(info(op.code)));
   if (op.result && kernel_.def(op.result) != id)
     throw InternalError(op.loc, "a result belongs to two ops");
   if (!op.result) return;
@@ -352,8 +384,10 @@ void Verifier::check_result(OpId id) const {
   static constexpr const char* kNames[] = {"a scalar", "a tensor",  "a tile",
                                            "a view",   "a channel", "a token"};
   if (type.kind != expected)
-    law_.fail(op, fmt::format("the result: expected {}, got {}",
-                              kNames[static_cast<size_t>(expected)], str(type)));
+    law_.fail(op,
+              fmt::format("the result: expected {}, got {}", kNames[static_cast<size_t>(expected)],
+                          str(type)),
+              "the type after the colon");
 }
 
 // Inputs are not written, outputs not read.
@@ -394,8 +428,11 @@ void Verifier::check_rules(const Op& op) const {
     case OpCode::For:
     case OpCode::Selected:
     case OpCode::If:
+    case OpCode::Loop:
+    case OpCode::ExitIf:
     case OpCode::Parallel: return check_structure(law_, op);
     case OpCode::Alloc:
+    case OpCode::Reshape:
     case OpCode::Slice:
     case OpCode::Copy:
     case OpCode::Convert:
@@ -403,15 +440,21 @@ void Verifier::check_rules(const Op& op) const {
     case OpCode::WaitCopies:
     case OpCode::Fill:
     case OpCode::Load:
-    case OpCode::Store: return check_storage(law_, op);
+    case OpCode::Store:
+    case OpCode::Atomic:
+    case OpCode::Gather:
+    case OpCode::Scatter:
+    case OpCode::Watch: return check_storage(law_, op);
+    case OpCode::DeviceAssert: return check_structure(law_, op);
     case OpCode::Gemm:
     case OpCode::Reduce: return check_tile_op(law_, op);
+    case OpCode::ArgReduce:
+    case OpCode::Cumsum:
+    case OpCode::Sort: return check_row_op(law_, op);
     case OpCode::SoftmaxStep:
     case OpCode::ScaleRows:
     case OpCode::SoftmaxFinish: return check_softmax(law_, op);
     case OpCode::Roles:
-    case OpCode::Loop:
-    case OpCode::ExitIf:
     case OpCode::Channel:
     case OpCode::PushBegin:
     case OpCode::PushEnd:

@@ -74,7 +74,8 @@ class Agents {
         law_.fail(op, "expected it directly in the region of a loop",
                   "store the condition in a scalar variable and exit in the loop's region");
       if (op.code == OpCode::Loop && !has_exit(op.regions[0]))
-        law_.fail(op, "has no exit_if directly in its region: it would never end");
+        law_.fail(op, "has no exit_if directly in its region: it would never end",
+                  "exit_if %condition do { } directly in its region");
       for (RegionId inner : op.regions) check_loops(inner, op.code == OpCode::Loop ? &op : nullptr);
     }
   }
@@ -196,8 +197,10 @@ class Agents {
     if (!by_thread || op.word("layout").empty()) return;
     const int64_t warps = parse_layout(op.word("layout")).warps();
     if (warps != role_warps(role))
-      law_.fail(op, fmt::format("layout: expected one of the {} warps of role '{}', got one of {}",
-                                role_warps(role), name_of(role), warps));
+      law_.fail(op,
+                fmt::format("layout: expected one of the {} warps of role '{}', got one of {}",
+                            role_warps(role), name_of(role), warps),
+                "a layout repeated for the role's warps");
   }
 
   void require_even_split(const Op& op, int64_t warps) const {
@@ -205,8 +208,10 @@ class Agents {
     const Type& source = kernel_.type(op.operands[0]);
     const int64_t rows = source.shape[source.shape.size() - 2];
     if (rows % warps != 0)
-      law_.fail(op, fmt::format("split: expected rows that {} warps share evenly, got {} of {}",
-                                warps, rows, str(source)));
+      law_.fail(op,
+                fmt::format("split: expected rows that {} warps share evenly, got {} of {}", warps,
+                            rows, str(source)),
+                "rows that are a multiple of the agent's warps");
   }
 
   // ---- Channels
@@ -277,9 +282,11 @@ class Agents {
     const int64_t shared = launch_.integer("shared");
     for (const Span& span : spans_)
       if (shared > 0 && span.begin + span.bytes > shared)
-        law_.fail(*span.op, fmt::format("{}: {} bytes from {} on are more than the {} of the "
-                                        "launch's shared memory",
-                                        span.what, span.bytes, span.begin, shared));
+        law_.fail(*span.op,
+                  fmt::format("{}: {} bytes from {} on are more than the {} of the "
+                              "launch's shared memory",
+                              span.what, span.bytes, span.begin, shared),
+                  "a lower offset, or a larger `shared` of the launch");
     std::sort(spans_.begin(), spans_.end(),
               [](const Span& a, const Span& b) { return a.begin < b.begin; });
     for (size_t i = 0; i < spans_.size(); ++i)
@@ -287,9 +294,11 @@ class Agents {
         const Span &a = spans_[i], &b = spans_[j];
         if (b.begin >= a.begin + a.bytes) break;
         if (a.role == b.role && a.role != kEveryRole) continue;
-        law_.fail(*b.op, fmt::format("{}: begins at {} in shared memory, inside the {} bytes from "
-                                     "{} on of the {} {}",
-                                     b.what, b.begin, a.bytes, a.begin, a.what, on_line(*a.op)));
+        law_.fail(*b.op,
+                  fmt::format("{}: begins at {} in shared memory, inside the {} bytes from "
+                              "{} on of the {} {}",
+                              b.what, b.begin, a.bytes, a.begin, a.what, on_line(*a.op)),
+                  "offsets at which nothing that is alive at one time overlaps");
       }
   }
 

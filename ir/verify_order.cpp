@@ -147,10 +147,13 @@ class Order {
   void check_exit(const Op& op) const {
     for (const auto& [channel, begin] : open_)
       law_.fail(op,
-                fmt::format("leaves the loop before the push begun {} has ended", on_line(*begin)));
+                fmt::format("leaves the loop before the push begun {} has ended", on_line(*begin)),
+                "push_end before the exit");
     if (!pending_.empty())
-      law_.fail(op, fmt::format("leaves the loop before the gemm_async {} is awaited",
-                                on_line(*pending_.front())));
+      law_.fail(op,
+                fmt::format("leaves the loop before the gemm_async {} is awaited",
+                            on_line(*pending_.front())),
+                "await it before the exit");
   }
 
   const Law& law_;

@@ -1,6 +1,7 @@
 // Rules of scalar ops.
 #include <fmt/format.h>
 
+#include "ir/dtype_rules.h"
 #include "ir/verify_impl.h"
 
 namespace kiln {
@@ -9,7 +10,8 @@ namespace {
 void require_result(const Law& law, const Op& op, DType dtype) {
   if (law.type(op.result).dtype != dtype)
     law.fail(op,
-             fmt::format("the result: expected {}, got {}", name(dtype), str(law.type(op.result))));
+             fmt::format("the result: expected {}, got {}", name(dtype), str(law.type(op.result))),
+             "cast the result");
 }
 
 // Operands from `first` on have one dtype.
@@ -35,22 +37,27 @@ void check_const(const Law& law, const Op& op) {
             ? round_to(dtype, static_cast<double>(*number)) == static_cast<double>(*number) &&
                   (*number > -(int64_t{1} << 53) && *number < (int64_t{1} << 53))
             : wrap_to(dtype, *number) == *number;
-    if (!exact) law.fail(op, fmt::format("{} is not a value of {}", *number, name(dtype)));
+    if (!exact)
+      law.fail(op, fmt::format("{} is not a value of {}", *number, name(dtype)), "a wider dtype");
     return;
   }
   const double number = std::get<double>(value);
   if (!is_float(dtype))
-    law.fail(op, fmt::format("expected an integer for {}, got {}", name(dtype), number));
+    law.fail(op, fmt::format("expected an integer for {}, got {}", name(dtype), number),
+             "a float dtype, or a whole number without a point");
   const bool nan = number != number;
   if (!nan && round_to(dtype, number) != number)
     law.fail(op, fmt::format("{} is not a value of {}", number, name(dtype)),
              fmt::format("the nearest is {}", round_to(dtype, number)));
 }
 
-// What an op computes on, in words, and whether a dtype is among it.
+// What an op computes on: whether a dtype is among it, and what all of them are called, if
+// anything.
 struct Domain {
-  const char* words;
+  std::string_view words;
   bool (*holds)(DType);
+
+  std::string text() const { return words.empty() ? dtypes_text(holds) : std::string(words); }
 };
 
 Domain domain_of(OpCode code) {
@@ -60,7 +67,7 @@ Domain domain_of(OpCode code) {
     case OpCode::FloorMod:
     case OpCode::Shl:
     case OpCode::Shr: return {"integers", is_int};
-    case OpCode::Fma: return {"f32 or f64", [](DType d) { return d == F32 || d == F64; }};
+    case OpCode::Fma: return {"", [](DType d) { return d == F32 || d == F64; }};
     case OpCode::And:
     case OpCode::Or:
     case OpCode::Xor:
@@ -73,7 +80,7 @@ Domain domain_of(OpCode code) {
     case OpCode::Rsqrt:
     case OpCode::Tanh:
     case OpCode::Floor:
-    case OpCode::Ceil: return {"f16, bf16, f32 or f64", [](DType d) { return d <= F64; }};
+    case OpCode::Ceil: return {"", [](DType d) { return d <= F64; }};
     default: return {"numbers", [](DType d) { return d != Bool; }};
   }
 }
@@ -102,7 +109,7 @@ void check_scalar(const Law& law, const Op& op) {
   const DType dtype = require_agreement(law, op, 0);
   const Domain domain = domain_of(op.code);
   if (!domain.holds(dtype))
-    law.fail(op, fmt::format("expected {}, got {}", domain.words, name(dtype)),
+    law.fail(op, fmt::format("expected {}, got {}", domain.text(), name(dtype)),
              domain_hint(op.code, dtype));
   require_result(law, op, dtype);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/dtype_rules.h"
 #include "ir/verify_impl.h"
 
 namespace kiln {
@@ -10,14 +11,61 @@ namespace {
 
 constexpr int64_t kMostTileElements = int64_t{1} << 24;
 constexpr int64_t kMostShared = int64_t{1} << 24;  // bytes; no GPU has as much
+constexpr int64_t kMostLocal = 64;                 // elements: each becomes a register
+constexpr int kMostLocalAxes = 4;
+
+void check_local(const Law& law, const Op& op) {
+  const Type& type = law.type(op.result);
+  require_tile_extents(law, op);
+  if (type.rank() < 1 || type.rank() > kMostLocalAxes || count(type.shape) > kMostLocal)
+    law.fail(op,
+             fmt::format("a local array: expected 1 to {} axes and at most {} elements, got {}",
+                         kMostLocalAxes, kMostLocal, str(type)),
+             "a shared tile holds more");
+  for (const char* attribute : {"layout", "offset"})
+    if (op.attrs.find(attribute))
+      law.fail(op, fmt::format("a local array has no {}", attribute), "leave it out");
+}
 
 void check_alloc(const Law& law, const Op& op) {
   const Type& type = law.type(op.result);
+  if (type.space == Space::Local) return check_local(law, op);
   if (type.space != Space::Shared && type.space != Space::Fragment)
-    law.fail(op, fmt::format("expected a shared tile or a fragment, got {}", str(type)));
+    law.fail(op, fmt::format("expected a shared tile or a fragment, got {}", str(type)),
+             "global memory is declared as a tensor");
   require_tile_extents(law, op);
   require_place(law, op, "offset");
   law.require_layout(op, type.shape, type.space);
+}
+
+int64_t bytes_of(const Type& type) {
+  return count(type.shape) * static_cast<int64_t>(size_of(type.dtype));
+}
+
+void check_reshape(const Law& law, const Op& op) {
+  const Type &base = law.type(op.operands[0]), &made = law.type(op.result);
+  const auto expect = [&](bool holds, const char* hint) {
+    if (!holds)
+      law.fail(op, fmt::format("expected a shared tile, all of it, got {}", str(base)), hint);
+  };
+  expect(base.space != Space::Global, "declare the tensor with that shape and dtype");
+  expect(base.space != Space::Fragment,
+         "threads have its elements in registers: copy it to a shared tile, and reshape that");
+  expect(base.kind != Kind::View, "reshape the whole tile, then take the part");
+  expect(law.kernel.def_as(base_of(law.kernel, op.operands[0]), OpCode::Alloc),
+         "copy the slot to a tile of your own");
+  require_tile_extents(law, op);
+  if (made.space != Space::Shared)
+    law.fail(op, fmt::format("the result: expected a shared tile, got {}", str(made)),
+             "the bytes stay where they are");
+  if (base.dtype == Bool || made.dtype == Bool)
+    law.fail(op, fmt::format("from {} to {}: bools have no bits to share", str(base), str(made)),
+             "keep them as u8 that are 0 or 1, and compare with 0");
+  if (bytes_of(base) != bytes_of(made))
+    law.fail(op,
+             fmt::format("sizes differ: {} has {} bytes, {} has {}", str(base), bytes_of(base),
+                         str(made), bytes_of(made)),
+             "take a part of the larger one instead");
 }
 
 // A size above the extent can be right only if it sticks out at both ends: never meant.
@@ -25,7 +73,8 @@ void check_slice_axis(const Law& law, const Op& op, const Type& base, const Type
   const size_t at = static_cast<size_t>(axis);
   const int64_t size = view.shape[at], extent = base.shape[at];
   if (size < 1 && size != kDynamic)
-    law.fail(op, fmt::format("axis {}: expected a size of 1 or more, got {}", axis, size));
+    law.fail(op, fmt::format("axis {}: expected a size of 1 or more, got {}", axis, size),
+             "? for all that is left of the axis");
   if (law.stage != IrStage::Traced || extent == kDynamic) return;
   auto index = constant_int(law.kernel, op.operands[at + 1]);
   const int64_t first = index.value_or(0), end = size == kDynamic ? first : first + size;
@@ -40,8 +89,10 @@ void check_slice(const Law& law, const Op& op) {
   const Type& base = law.type(op.operands[0]);
   const Type& view = law.type(op.result);
   if (view.space != base.space || view.dtype != base.dtype || view.rank() != base.rank())
-    law.fail(op, fmt::format("expected a view of the space, dtype and rank of {}, got {}",
-                             str(base), str(view)));
+    law.fail(op,
+             fmt::format("expected a view of the space, dtype and rank of {}, got {}", str(base),
+                         str(view)),
+             "a slice differs from its base in extents only");
   law.require_index(op, 1, base);
   for (int axis = 0; axis < base.rank(); ++axis) check_slice_axis(law, op, base, view, axis);
 }
@@ -55,20 +106,27 @@ void require_static(const Law& law, const Op& op, size_t operand) {
         "slice it to the extents of a tile");
 }
 
-void check_copy(const Law& law, const Op& op) {
-  require_copy_shapes(law, op);
+void require_pad(const Law& law, const Op& op) {
   const Type& from = law.type(op.operands[0]);
   const double pad = op.real("pad");
   const Scalar stored = convert(Scalar::of_float(F64, pad), from.dtype);
   const double back = convert(stored, F64).f;
   if (back != pad && !(back != back && pad != pad))
-    law.fail(op, fmt::format("pad: expected a value of {}, got {}", name(from.dtype), pad));
+    law.fail(op, fmt::format("pad: expected a value of {}, got {}", name(from.dtype), pad),
+             is_float(from.dtype) ? fmt::format("the nearest is {}", round_to(from.dtype, pad))
+                                  : "a whole number that the source's dtype holds");
+}
+
+void check_copy(const Law& law, const Op& op) {
+  require_copy_shapes(law, op);
+  require_pad(law, op);
 }
 
 void check_convert(const Law& law, const Op& op) {
   const Type &from = law.type(op.operands[0]), &to = law.type(op.operands[1]);
   if (from.space != Space::Fragment || from != to)
-    law.fail(op, fmt::format("expected fragments of one type, got {} and {}", str(from), str(to)));
+    law.fail(op, fmt::format("expected fragments of one type, got {} and {}", str(from), str(to)),
+             "copy converts");
 }
 
 // A fragment inside a parallel: each thread reaches its own elements only.
@@ -113,6 +171,13 @@ void check_owned(const Law& law, const Op& op, const Type& fragment, size_t firs
 void check_element(const Law& law, const Op& op, size_t base_operand) {
   const Type& base = law.type(op.operands[base_operand]);
   law.require_index(op, base_operand + 1, base);
+  if (base.space == Space::Local && op.code == OpCode::Store && law.parallel) {
+    const std::vector<OpId>& own = law.kernel.region(law.parallel->regions[0]).ops;
+    const OpId alloc = law.kernel.def(op.operands[base_operand]);
+    if (std::find(own.begin(), own.end(), alloc) == own.end())
+      law.fail(op, fmt::format("writes the block's {} inside a parallel", str(base)),
+               "an array made inside the parallel is each point's own; points share shared tiles");
+  }
   if (base.space != Space::Fragment) return;
   if (base.kind == Kind::View)
     law.fail(op, fmt::format("an element of a slice of a fragment ({})", str(base)),
@@ -122,6 +187,69 @@ void check_element(const Law& law, const Op& op, size_t base_operand) {
   else if (base.rank() > 0)
     law.fail(op, fmt::format("an element of {} outside a parallel", str(base)),
              "use parallel, or a shared tile");
+}
+
+// `many` is a tile of rows, `all` what `rows` picks from or puts into.
+void check_rows(const Law& law, const Op& op, size_t all, size_t many) {
+  const Type &picked = law.type(op.operands[many]), &from = law.type(op.operands[all]),
+             &rows = law.type(op.operands[1]);
+  require_static(law, op, many);
+  require_static(law, op, 1);
+  if (from.space == Space::Fragment)
+    law.fail(op,
+             fmt::format("{}: expected a tensor or shared tile, got {}", operand_name(op, all),
+                         str(from)),
+             "a thread has its own elements of a fragment only: copy it to a shared tile");
+  const int64_t count = picked.rank() > 0 ? picked.shape[0] : 0;
+  const bool in_line = without_units(rows.shape).size() <= 1 && kiln::count(rows.shape) == count;
+  const bool whole = rows.kind == Kind::Tile && rows.rank() == 1;
+  if (rows.dtype != I32 || !in_line || rows.space == Space::Global ||
+      (rows.space == Space::Fragment && !whole))
+    law.fail(op,
+             fmt::format("'rows': expected a tile of {} i32, one a row of {}, got {}", count,
+                         operand_name(op, many), str(rows)),
+             rows.space == Space::Global ? "copy them to a tile first, with pad -1"
+                                         : "a shared tile, or a fragment of one axis");
+  const int extra = from.rank() - picked.rank();
+  bool fits = count > 0 && extra >= 0;
+  for (int axis = 0; fits && axis < from.rank(); ++axis) {
+    const int64_t extent = from.shape[static_cast<size_t>(axis)];
+    if (axis < extra) fits = extent == 1;
+    if (axis > extra) fits = extent == picked.shape[static_cast<size_t>(axis - extra)];
+  }
+  if (!fits)
+    law.fail(
+        op,
+        fmt::format("shapes differ: {} is {}, {} is {}", operand_name(op, many), brief(picked),
+                    operand_name(op, all), brief(from)),
+        "all but the first axis of the rows agree; in front of those the other has extents of 1");
+}
+
+void check_gather(const Law& law, const Op& op) {
+  check_rows(law, op, 0, 2);
+  require_pad(law, op);
+}
+
+// Of the base, whose dtype the result has: checked as a load's.
+void check_atomic(const Law& law, const Op& op) {
+  const Type& base = law.type(op.operands[1]);
+  if (base.space == Space::Fragment)
+    law.fail(op, fmt::format("expected a tensor or shared tile, got {}", str(base)),
+             "an element of a fragment has one thread: store to it, or combine them with reduce");
+  law.require_index(op, 2, base);
+  const DType dtype = base.dtype;
+  const std::string& kind = op.word("kind");
+  const auto takes = [&](DType other) { return atomic_takes(kind, other); };
+  if (!takes(dtype))
+    law.fail(op, fmt::format("{}: expected {}, got {}", kind, dtypes_text(takes), name(dtype)),
+             "accumulate in one of these and convert with copy");
+  const Type& value = law.type(op.operands[0]);
+  if (value.dtype != dtype)
+    law.fail(op, fmt::format("'value': expected {}, got {}", name(dtype), str(value)), "cast it");
+  const Op* tensor = law.kernel.def_as(base_of(law.kernel, op.operands[1]), OpCode::Tensor);
+  if (tensor && tensor->word("role") == "output")
+    law.fail(op, fmt::format("reads '{}', which is an output", tensor->word("name")),
+             "declare it inout or workspace");
 }
 
 }  // namespace
@@ -135,7 +263,8 @@ void require_tile_extents(const Law& law, const Op& op) {
                "the shape of a tile is known when the kernel is built");
     if (extent > kMostTileElements / elements)
       law.fail(op,
-               fmt::format("expected at most {} elements, got {}", kMostTileElements, str(type)));
+               fmt::format("expected at most {} elements, got {}", kMostTileElements, str(type)),
+               "smaller tiles, in a loop over their parts");
     elements *= extent;
   }
 }
@@ -143,23 +272,29 @@ void require_tile_extents(const Law& law, const Op& op) {
 void require_place(const Law& law, const Op& op, const char* attribute) {
   const int64_t at = op.integer(attribute);
   if (at != kNoPlace && (at < 0 || at > kMostShared))
-    law.fail(op, fmt::format("{}: expected 0 to {}, got {}", attribute, kMostShared, at));
+    law.fail(op, fmt::format("{}: expected 0 to {}, got {}", attribute, kMostShared, at),
+             "bytes from the start of the block's shared memory");
 }
 
 void require_copy_shapes(const Law& law, const Op& op) {
   require_static(law, op, 0);
   require_static(law, op, 1);
   const Type &from = law.type(op.operands[0]), &to = law.type(op.operands[1]);
-  if (without_units(from.shape) != without_units(to.shape))
-    law.fail(
-        op,
-        fmt::format("shapes differ: the source is {}, the destination {}", brief(from), brief(to)),
-        "shapes agree once extents of 1 are dropped");
+  const Shape a = without_units(from.shape), b = without_units(to.shape);
+  if (a == b) return;
+  law.fail(
+      op,
+      fmt::format("shapes differ: the source is {}, the destination {}", brief(from), brief(to)),
+      a == Shape(b.rbegin(), b.rend())
+          ? "a copy does not transpose: copy to a shared tile and read that the other way in a "
+            "parallel"
+          : "shapes agree once extents of 1 are dropped");
 }
 
 void check_storage(const Law& law, const Op& op) {
   switch (op.code) {
     case OpCode::Alloc: return check_alloc(law, op);
+    case OpCode::Reshape: return check_reshape(law, op);
     case OpCode::Slice: return check_slice(law, op);
     case OpCode::Copy: return check_copy(law, op);
     case OpCode::Fill: return require_static(law, op, 1);
@@ -167,14 +302,19 @@ void check_storage(const Law& law, const Op& op) {
     case OpCode::Barrier:
     case OpCode::WaitCopies: return;
     case OpCode::Store: return check_element(law, op, 1);
+    case OpCode::Gather: return check_gather(law, op);
+    case OpCode::Scatter: return check_rows(law, op, 2, 0);
+    case OpCode::Watch: return require_static(law, op, 0);
     default: break;
   }
-  check_element(law, op, 0);
-  if (law.type(op.result).dtype != law.type(op.operands[0]).dtype)
-    law.fail(op,
-             fmt::format("the result: expected {}, got {}", name(law.type(op.operands[0]).dtype),
-                         str(law.type(op.result))),
-             "cast it after loading");
+  const bool atomic = op.code == OpCode::Atomic;
+  atomic ? check_atomic(law, op) : check_element(law, op, 0);
+  const DType expected = law.type(op.operands[atomic ? 1 : 0]).dtype;
+  if (law.type(op.result).dtype != expected)
+    law.fail(
+        op,
+        fmt::format("the result: expected {}, got {}", name(expected), str(law.type(op.result))),
+        "cast it after loading");
 }
 
 }  // namespace kiln

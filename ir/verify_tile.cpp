@@ -4,26 +4,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/dtype_rules.h"
 #include "ir/verify_impl.h"
 
 namespace kiln {
 namespace {
 
-void require_on_chip(const Law& law, const Op& op, size_t operand) {
-  const Type& type = law.type(op.operands[operand]);
-  if (type.space == Space::Global)
-    law.fail(op, fmt::format("{}: expected a tile, got {}", operand_name(op, operand), str(type)),
-             "copy it to a tile first");
-  if (!is_static(type.shape))
-    law.fail(op, fmt::format("{}: expected constant extents, got {}", operand_name(op, operand),
-                             str(type)));
-}
-
 void require_fragment(const Law& law, const Op& op, size_t operand) {
   const Type& type = law.type(op.operands[operand]);
   if (type.kind != Kind::Tile || type.space != Space::Fragment)
     law.fail(op,
-             fmt::format("{}: expected a fragment, got {}", operand_name(op, operand), str(type)));
+             fmt::format("{}: expected a fragment, got {}", operand_name(op, operand), str(type)),
+             type.kind == Kind::View ? "the whole fragment; copy takes parts"
+                                     : "alloc_fragment, and copy to or from it");
 }
 
 // The last two extents of a matrix; in front of them are only 1s.
@@ -44,13 +37,12 @@ void check_gemm_dtypes(const Law& law, const Op& op) {
   if (a != b)
     law.fail(op, fmt::format("a and b differ in dtype: a is {}, b is {}", name(a), name(b)),
              "copy one of them to a tile of the other's dtype");
-  bool fits = c == F32 ? is_float(a) : c == F64 ? a == F64 : c == I32 ? a == I8 || a == U8 : false;
-  if (!fits)
+  if (!gemm_dtypes(a, c))
     law.fail(op,
-             fmt::format("expected c of f32 (a, b any float), f64 (f64) or i32 (i8, u8); a, b "
-                         "are {}, c is {}",
-                         name(a), name(c)),
-             is_float(a) ? "accumulate in f32" : "accumulate in i32");
+             fmt::format("expected {}; a, b are {}, c is {}", gemm_dtypes_text(), name(a), name(c)),
+             !is_float(a) && a != I8 && a != U8 ? "copy a and b to tiles of one of these"
+             : is_float(a)                      ? "accumulate in f32"
+                                                : "accumulate in i32");
 }
 
 void check_gemm(const Law& law, const Op& op) {
@@ -80,6 +72,8 @@ void check_gemm(const Law& law, const Op& op) {
     hint = undo("transpose_a");
   else if (works(swapped(a), swapped(b)))
     hint = "did you mean both transposes?";
+  else
+    hint = "a is MxK (transpose_a: KxM), b KxN (transpose_b: NxK), c MxN";
   std::string with;
   if (op.flag("transpose_a")) with += ", transpose_a";
   if (op.flag("transpose_b")) with += ", transpose_b";
@@ -96,25 +90,17 @@ void check_reduce(const Law& law, const Op& op) {
   require_on_chip(law, op, 0);
   require_on_chip(law, op, 1);
   const Type &from = law.type(op.operands[0]), &to = law.type(op.operands[1]);
-  const int64_t dim = op.integer("dim");
-  if (dim < 0 || dim >= from.rank())
-    law.fail(op, fmt::format("dim: expected 0 … {}, got {}", from.rank() - 1, dim),
-             fmt::format("the source is {}", str(from)));
-  Shape removed = from.shape, kept = from.shape;
-  removed.erase(removed.begin() + dim);
-  kept[static_cast<size_t>(dim)] = 1;
-  if (to.shape != removed && to.shape != kept)
-    law.fail(op, fmt::format("destination: expected {} or {}, got {}: the source is {}, dim {}",
-                             str(removed), str(kept), str(to.shape), str(from.shape), dim));
+  require_reduced(law, op, 1, from, require_dim(law, op, 0));
   if (from.dtype != to.dtype && !(is_float(from.dtype) && is_float(to.dtype)))
     law.fail(
         op,
         fmt::format("dtypes differ: the source is {}, the destination {}", brief(from), brief(to)),
         "copy one of them to a tile of the other's dtype");
   const std::string& kind = op.word("kind");
-  const bool bitwise = kind == "and" || kind == "or" || kind == "xor";
+  const bool bitwise = is_bitwise(kind);
   if (bitwise && is_float(from.dtype))
-    law.fail(op, fmt::format("{}: expected integers or bool, got {}", kind, brief(from)));
+    law.fail(op, fmt::format("{}: expected integers or bool, got {}", kind, brief(from)),
+             "max, min, sum or absmax of floats, or copy them to a tile of integers first");
   if (!bitwise && from.dtype == Bool)
     law.fail(op, fmt::format("{}: expected numbers, got {}", kind, brief(from)),
              "use and, or, xor for bool");
@@ -124,8 +110,10 @@ void require_tile(const Law& law, const Op& op, size_t operand, const Shape& sha
   require_fragment(law, op, operand);
   const Type& type = law.type(op.operands[operand]);
   if (type.shape != shape || type.dtype != F32)
-    law.fail(op, fmt::format("{}: expected {}, got {}", operand_name(op, operand),
-                             str(Type::tile(Space::Fragment, F32, shape)), str(type)));
+    law.fail(op,
+             fmt::format("{}: expected {}, got {}", operand_name(op, operand),
+                         str(Type::tile(Space::Fragment, F32, shape)), str(type)),
+             "an f32 for each row of 's', or of what is scaled");
 }
 
 // A fragment of f32 of two axes; returns its rows.
@@ -133,8 +121,10 @@ int64_t require_rows(const Law& law, const Op& op, size_t operand) {
   require_fragment(law, op, operand);
   const Type& type = law.type(op.operands[operand]);
   if (type.rank() != 2 || type.dtype != F32)
-    law.fail(op, fmt::format("{}: expected a fragment of f32 with two axes, got {}",
-                             operand_name(op, operand), str(type)));
+    law.fail(op,
+             fmt::format("{}: expected a fragment of f32 with two axes, got {}",
+                         operand_name(op, operand), str(type)),
+             "copy converts and moves to such a fragment");
   return type.shape[0];
 }
 
@@ -155,8 +145,9 @@ void check_softmax_step(const Law& law, const Op& op) {
   require_tile(law, op, 2, sums.rank() == 2 ? Shape{rows, sums.shape[1]} : Shape{rows});
   const Type &s = law.type(op.operands[0]), &p = law.type(op.operands[3]);
   if (p.kind != Kind::Tile || p.shape != s.shape || !is_float(p.dtype))
-    law.fail(op, fmt::format("'p': expected a tile of floats of shape {}, got {}", str(s.shape),
-                             str(p)));
+    law.fail(
+        op, fmt::format("'p': expected a tile of floats of shape {}, got {}", str(s.shape), str(p)),
+        "it takes the exponentials of 's', element by element");
   check_scale(law, op, 5);
   if (op.operand(6) && law.type(op.operands[6]) != Type::scalar(Bool))
     law.fail(op, fmt::format("'exact': expected bool, got {}", str(law.type(op.operands[6]))),
@@ -164,6 +155,40 @@ void check_softmax_step(const Law& law, const Op& op) {
 }
 
 }  // namespace
+
+void require_on_chip(const Law& law, const Op& op, size_t operand) {
+  const Type& type = law.type(op.operands[operand]);
+  if (type.space == Space::Global)
+    law.fail(op, fmt::format("{}: expected a tile, got {}", operand_name(op, operand), str(type)),
+             "copy it to a tile first");
+  if (!is_static(type.shape))
+    law.fail(
+        op,
+        fmt::format("{}: expected constant extents, got {}", operand_name(op, operand), str(type)),
+        "slice it with constant extents");
+}
+
+int64_t require_dim(const Law& law, const Op& op, size_t operand) {
+  const Type& type = law.type(op.operands[operand]);
+  const int64_t dim = op.integer("dim");
+  if (dim < 0 || dim >= type.rank())
+    law.fail(op, fmt::format("dim: expected 0 … {}, got {}", type.rank() - 1, dim),
+             fmt::format("{} is {}", operand_name(op, operand), str(type)));
+  return dim;
+}
+
+void require_reduced(const Law& law, const Op& op, size_t operand, const Type& from, int64_t dim) {
+  const Shape& to = law.type(op.operands[operand]).shape;
+  Shape removed = from.shape, kept = from.shape;
+  removed.erase(removed.begin() + dim);
+  kept[static_cast<size_t>(dim)] = 1;
+  if (to != removed && to != kept)
+    law.fail(op,
+             fmt::format("{}: expected {} or {}, got {}: the source is {}, dim {}",
+                         info(op.code).operand(operand).name, str(removed), str(kept), str(to),
+                         str(from.shape), dim),
+             "the source's shape without that axis; a negative dim counts from the end");
+}
 
 void check_tile_op(const Law& law, const Op& op) {
   return op.code == OpCode::Reduce ? check_reduce(law, op) : check_gemm(law, op);

@@ -55,6 +55,15 @@ const Op* first_late_op(const Kernel& kernel) {
   return found;
 }
 
+std::unordered_set<uint32_t> reshaped_tiles(const Kernel& kernel) {
+  std::unordered_set<uint32_t> tiles;
+  walk(kernel, kernel.body, [&](OpId id) {
+    const Op& op = kernel.op(id);
+    if (op.code == OpCode::Reshape) tiles.insert(base_of(kernel, op.result).id);
+  });
+  return tiles;
+}
+
 std::vector<Access> accesses(const Kernel& kernel, const Op& op) {
   std::vector<Access> found;
   const OpInfo& row = info(op.code);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/kernel.h"
 
@@ -42,7 +43,10 @@ std::vector<int> use_counts(const Kernel& kernel);  // by value id, over the ops
 // The first op of the late IR (ops.def), in whose kernels everything is scheduled; null if none.
 const Op* first_late_op(const Kernel& kernel);
 
-// What an op does to the storage it names, views resolved to their base.
+// Tiles that have other shapes or dtypes as well, by value id.
+std::unordered_set<uint32_t> reshaped_tiles(const Kernel& kernel);
+
+// What an op does to the storage it names, views and reshapes resolved to their base.
 struct Access {
   Value base;
   Effect effect;

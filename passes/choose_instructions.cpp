@@ -47,7 +47,7 @@ class Gemms {
     const DType dtype = kernel_.type(gemm.operands[0]).dtype;
     if (given == "mma" && !support.operands)
       throw UserError(gemm.loc, "gemm: mma cannot do it: " + support.why_not,
-                      "leave the instruction to the compiler");
+                      mma_needs() + "; or leave the instruction to the compiler");
     const bool mma = support.operands && given != "fma";
     stage(build, gemm, mma, mma ? *support.operands : dtype);
     gemm.attrs.set("instruction", std::string(mma ? "mma" : "fma"));
@@ -107,21 +107,54 @@ std::string why_not_chunks(const Kernel& kernel, Value storage) {
   }
 }
 
-// Why cp.async cannot do a copy; empty if it can.
-std::string why_not_async(const Kernel& kernel, const Op& copy) {
-  const Type &from = kernel.type(copy.operands[0]), &to = kernel.type(copy.operands[1]);
+// What cp.async needs of a copy, and why one does not have it; empty if it has.
+struct CopyRule {
+  const char* needs;
+  std::string (*why_not)(const Kernel&, const Op&);
+};
+
+std::string why_not_spaces(const Kernel& kernel, const Op& copy) {
+  const Space from = kernel.type(copy.operands[0]).space, to = kernel.type(copy.operands[1]).space;
+  if (from == Space::Fragment) return "from registers";
+  if (to == Space::Fragment) return "to registers";
+  if (from == Space::Shared) return "from shared memory";
+  return to == Space::Global ? "to global memory" : "";
+}
+std::string why_not_dtypes(const Kernel& kernel, const Op& copy) {
+  const DType from = kernel.type(copy.operands[0]).dtype, to = kernel.type(copy.operands[1]).dtype;
+  return from == to ? "" : fmt::format("converts {} to {}", name(from), name(to));
+}
+std::string why_not_pad(const Kernel&, const Op& copy) {
   const double pad = copy.real("pad");
-  if (from.space == Space::Fragment) return "from registers";
-  if (to.space == Space::Fragment) return "to registers";
-  if (from.space == Space::Shared) return "from shared memory";
-  if (to.space == Space::Global) return "to global memory";
-  if (from.dtype != to.dtype)
-    return fmt::format("converts {} to {}", name(from.dtype), name(to.dtype));
-  if (pad != 0 || std::signbit(pad)) return fmt::format("pads with {}", pad);
+  return pad != 0 || std::signbit(pad) ? fmt::format("pads with {}", pad) : "";
+}
+std::string why_not_rows(const Kernel& kernel, const Op& copy) {
+  const Type &from = kernel.type(copy.operands[0]), &to = kernel.type(copy.operands[1]);
   std::string why = why_not_chunks(kernel, copy.operands[1]);
   if (why.empty() && from.shape.back() != to.shape.back())
     why = "the last axes of source and destination are not the same";
   return why;
+}
+
+constexpr CopyRule kAsyncRules[] = {
+    {"from a tensor to a shared tile", why_not_spaces},
+    {"of one dtype", why_not_dtypes},
+    {"padded with 0", why_not_pad},
+    {"in rows of whole chunks of 16 bytes on both sides", why_not_rows},
+};
+static_assert(kChunk == 16);
+
+std::string why_not_async(const Kernel& kernel, const Op& copy) {
+  for (const CopyRule& rule : kAsyncRules)
+    if (std::string why = rule.why_not(kernel, copy); !why.empty()) return why;
+  return "";
+}
+
+std::string async_needs() {
+  std::string text = "cp_async copies";
+  for (const CopyRule& rule : kAsyncRules)
+    text += fmt::format("{}{}", &rule == kAsyncRules ? " " : ", ", rule.needs);
+  return text;
 }
 
 void choose_copy(const Kernel& kernel, Op& copy) {
@@ -129,7 +162,7 @@ void choose_copy(const Kernel& kernel, Op& copy) {
   const std::string why_not = why_not_async(kernel, copy);
   if (given == "cp_async" && !why_not.empty())
     throw UserError(copy.loc, "copy: cp_async cannot do it: " + why_not,
-                    "leave the instruction to the compiler");
+                    async_needs() + "; or leave the instruction to the compiler");
   const bool async = why_not.empty() && given != "vector";
   const Type& to = kernel.type(copy.operands[1]);
   std::string reason = !why_not.empty() ? "vector: " + why_not

@@ -57,6 +57,8 @@ class Marker {
       case OpCode::Launch:
       case OpCode::Barrier:
       case OpCode::WaitCopies:
+      case OpCode::DeviceAssert:
+      case OpCode::Watch:
       case OpCode::Roles:
       case OpCode::Loop:
       case OpCode::ExitIf:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/dtype_rules.h"
 #include "ir/layout/reshape.h"
 
 namespace kiln {
@@ -11,6 +12,7 @@ namespace {
 constexpr int64_t kRows = 16, kColumns = 8;
 // The least step along k: what m16n8k8 takes of halves, and what bytes are padded from.
 constexpr int64_t kDepth = 8;
+static_assert(kDepth == kColumns);  // mma_needs() names both at once
 
 WarpPolicy policy_of(const Op& gemm) {
   const std::string& word = gemm.word("policy");
@@ -43,8 +45,8 @@ WarpGrid gemm_warps(const Kernel& kernel, const Op& gemm, int64_t warps) {
 MmaSupport mma_support(const Kernel& kernel, const Op& gemm, const GpuTarget& target) {
   const DType dtype = kernel.type(gemm.operands[0]).dtype;
   const GemmShape shape = gemm_shape(kernel, gemm);
-  if (dtype == F32) return {{}, "f32 keeps its precision, mma would round it to tf32"};
-  if (size_of(dtype) > 2) return {{}, fmt::format("mma takes no {}", name(dtype))};
+  const GemmDTypes* row = gemm_dtypes(dtype, kernel.type(gemm.operands[2]).dtype);
+  if (!row || !row->mma) return {{}, std::string(row ? row->why_not_mma : "no gemm takes these")};
   if (shape.m % kRows) return {{}, fmt::format("{} rows are not a multiple of {}", shape.m, kRows)};
   if (shape.n % kColumns)
     return {{}, fmt::format("{} columns are not a multiple of {}", shape.n, kColumns)};
@@ -52,6 +54,11 @@ MmaSupport mma_support(const Kernel& kernel, const Op& gemm, const GpuTarget& ta
     return {{}, fmt::format("the depth of {} is not a multiple of {}", shape.k, kDepth)};
   const bool is_fp8 = dtype == E4M3 || dtype == E5M2;
   return {is_fp8 && !target.has_fp8_mma() ? F16 : dtype, ""};
+}
+
+std::string mma_needs() {
+  return fmt::format("mma takes a, b of {}, rows a multiple of {}, columns and depth of {}",
+                     mma_dtypes_text(), kRows, kColumns);
 }
 
 GemmPlan gemm_plan(const Kernel& kernel, const Op& gemm, int64_t warps) {

@@ -27,6 +27,8 @@ struct MmaSupport {
 };
 MmaSupport mma_support(const Kernel& kernel, const Op& gemm, const GpuTarget& target);
 
+std::string mma_needs();  // all of it, in words: "mma takes a, b of f16, …"
+
 struct GemmPlan {
   GemmShape shape;
   WarpGrid warps;

@@ -49,10 +49,10 @@ const GpuTarget& gpu_target_for(int capability) {
   for (const GpuTarget& target : kTargets)
     if (target.capability <= capability && !target.name.ends_with('a')) best = &target;
   if (!best)
-    throw UserError(
-        fmt::format("a GPU of compute capability {}.{} is too old: expected 8.0 or "
-                    "later",
-                    capability / 10, capability % 10));
+    throw UserError(fmt::format("a GPU of compute capability {}.{} is too old: expected 8.0 or "
+                                "later",
+                                capability / 10, capability % 10),
+                    "the device \"host\"");
   return *best;
 }
 

@@ -50,6 +50,7 @@ void infer_layouts(Kernel& kernel) {
     Tiles tiles(kernel, warps);
     assign_layouts(tiles, op.regions[0]);
     legalise(tiles, op.regions[0]);
+    fit_wishes(tiles, id);
   }
 }
 

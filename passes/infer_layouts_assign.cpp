@@ -15,7 +15,8 @@ namespace {
 
 class Assignment {
  public:
-  Assignment(Tiles& tiles, RegionId body) : tiles_(tiles), kernel_(tiles.kernel) {
+  Assignment(Tiles& tiles, RegionId body)
+      : tiles_(tiles), kernel_(tiles.kernel), body_(body), reshaped_(reshaped_tiles(tiles.kernel)) {
     walk(kernel_, body, [&](OpId id) { collect(id); });
   }
 
@@ -48,17 +49,30 @@ class Assignment {
   int bytes_of(Value tile) const { return static_cast<int>(size_of(kernel_.type(tile).dtype)); }
   bool lacks(Value tile) const { return tiles_.is_fragment(tile) && !tiles_.find(tile); }
 
-  // A layout that is given already stays, if it is one for this launch's threads.
+  // A layout that is given already stays, if the launch can keep the tile so.
   void start_alloc(OpId id) {
-    const Value tile = kernel_.op(id).result;
+    Op& op = kernel_.op(id);
+    const Value tile = op.result;
     const Shape shape = kernel_.type(tile).shape;
-    const std::optional<Layout> given = layout_of(kernel_.op(id));
-    if (!tiles_.is_fragment(tile)) {
-      tiles_.give(tile, given ? *given : shared_tile(shape, bytes_of(tile)));
+    std::optional<Layout> given = layout_of(op);
+    if (reshaped_.contains(tile.id)) {
+      if (given && *given != row_major(shape))
+        decline(op, "a tile that is reshaped has its rows one after another");
+      return tiles_.give(tile, row_major(shape));
+    }
+    if (given) {
+      if (const std::string why = why_not_wished(tiles_, op, *given, body_); !why.empty()) {
+        decline(op, why);
+        given.reset();
+      }
+    }
+    if (given) {
+      tiles_.give(tile, *given);
+      if (!tiles_.is_fragment(tile)) tiles_.wished.push_back(id);
+    } else if (!tiles_.is_fragment(tile)) {
+      tiles_.give(tile, shared_tile(shape, bytes_of(tile)));
     } else if (shape.empty()) {
       tiles_.give(tile, replicated({}, tiles_.warps));
-    } else if (given && given->warps() == tiles_.warps) {
-      tiles_.give(tile, *given);
     } else {
       fragments_.push_back(tile);
     }
@@ -169,6 +183,8 @@ class Assignment {
 
   Tiles& tiles_;
   Kernel& kernel_;
+  const RegionId body_;
+  const std::unordered_set<uint32_t> reshaped_;
   std::vector<OpId> ops_;                         // that relate tiles, in program order
   std::unordered_map<uint32_t, LoopUses> loops_;  // by op id
   std::vector<Value> fragments_;                  // that had no layout

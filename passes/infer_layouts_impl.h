@@ -49,6 +49,8 @@ class Tiles {
   Ref at(Value tile) const;    // InternalError if none
   void give(Value tile, Layout layout);
 
+  std::vector<OpId> wished;  // allocs of shared tiles that have the layout which they came with
+
   // New tiles, and what moves elements between tiles, appended by the builder.
   Value fragment(Builder& build, DType dtype, const Shape& shape, const Layout& layout);
   Value shared(Builder& build, DType dtype, const Shape& shape);
@@ -82,6 +84,13 @@ std::vector<Ref> loop_candidates(Tiles& tiles, const Shape& extents, const LoopU
 // The layout of what a reduction of the source leaves, with the axis kept as 1 or not. Nothing if
 // the source cannot be reduced as it is.
 std::optional<Layout> reduced(const Layout& source, int64_t dim, bool keeps_axis);
+
+// Layouts that the kernel wishes for (annotate_layout). `why_not_wished`: why the launch cannot
+// keep an alloc's tile so; empty if it can. `decline` gives the reason to whoever looks.
+std::string why_not_wished(const Tiles& tiles, const Op& alloc, const Layout& wish, RegionId body);
+void decline(Op& alloc, const std::string& reason);
+// Takes the wishes for shared tiles back if the block has not the memory for them.
+void fit_wishes(Tiles& tiles, OpId launch);
 
 void assign_layouts(Tiles& tiles, RegionId body);
 

@@ -172,6 +172,9 @@ LoopUses uses_of(const Kernel& kernel, const Op& parallel) {
   std::vector<Value> read, written;
   for (OpId id : body.ops) {
     const Op& op = kernel.op(id);
+    if (op.code == OpCode::Atomic) {
+      for (auto* touched : {&read, &written}) touched->push_back(base_of(kernel, op.operands[1]));
+    }
     if (op.code != OpCode::Load && op.code != OpCode::Store) continue;
     const bool stores = op.code == OpCode::Store;
     const Value storage = op.operands[stores ? 1 : 0];

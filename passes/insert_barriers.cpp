@@ -8,6 +8,7 @@
 // had been touched before them: often these do for what comes from outside.
 #include <map>
 #include <set>
+#include <utility>
 
 #include "ir/builder.h"
 #include "ir/walk.h"
@@ -88,7 +89,8 @@ class Guards {
   }
 
   bool is_loop(OpId id) const {
-    return kernel_.op(id).code == OpCode::For || kernel_.op(id).code == OpCode::Selected;
+    const OpCode code = kernel_.op(id).code;
+    return code == OpCode::For || code == OpCode::Selected || code == OpCode::Loop;
   }
   bool inside(RegionId region, OpId op) const {
     for (OpId id = around_.at(region.id);; id = around_.at(region_of_.at(id.id).id)) {
@@ -116,6 +118,7 @@ class Guards {
     const Op& op = kernel_.op(id);
     switch (op.code) {
       case OpCode::If: return branch(op, state);
+      case OpCode::ExitIf: return leave(op, state);
       case OpCode::Barrier: return state.touched.clear();
       case OpCode::WaitCopies: return wait(op.integer("pending"), state);
       default: break;
@@ -131,24 +134,44 @@ class Guards {
     state.merge(otherwise);
   }
 
-  // Any number of rounds, none included.
+  void leave(const Op& op, const State& state) {
+    State leaving = state;
+    region(op.regions[0], leaving);
+    exits_.merge(leaving);
+  }
+
+  // Any number of rounds, none included; of a `loop` one at least, which an exit ends.
   void loop(OpId id, State& state) {
     State round = heads_[id];
     if (!rounds_alone_) round.merge(state);
+    State outer = std::exchange(exits_, {});
     region(kernel_.op(id).regions[0], round);
-    State next, after;
-    next.under_way = after.under_way = round.under_way;
+    State exits = std::exchange(exits_, std::move(outer));
+    State next;
+    next.under_way = round.under_way;
     for (Touched touched : round.touched) {
       if (touched.round_of == id) touched.round_of = {};
-      after.touched.insert(touched);
       if (!touched.round_of && inside(touched.region, id)) touched.round_of = id;
       next.touched.insert(touched);
     }
-    state.merge(after);
+    const bool has_exits = kernel_.op(id).code == OpCode::Loop;
+    if (has_exits) state = {};
+    state.merge(left(id, has_exits ? exits : round));
     State& head = heads_[id];
     next.merge(head);
     if (next != head) changed_ = true;
     head = std::move(next);
+  }
+
+  // As it is after the loop: its rounds are over.
+  static State left(OpId loop, const State& state) {
+    State after;
+    after.under_way = state.under_way;
+    for (Touched touched : state.touched) {
+      if (touched.round_of == loop) touched.round_of = {};
+      after.touched.insert(touched);
+    }
+    return after;
   }
 
   void pass(Guard& guard, State& state) {
@@ -249,6 +272,7 @@ class Guards {
   std::unordered_map<uint32_t, RegionId> region_of_;  // by op
   std::map<OpId, Guard> guards_;
   std::map<OpId, State> heads_;  // of loops: at the start of a round that is not the first
+  State exits_;                  // of the innermost `loop`: where it is left
   bool rounds_alone_ = false;    // loops are looked at as if nothing had happened before them
   bool changed_ = false, added_ = false;  // heads; guards
 };

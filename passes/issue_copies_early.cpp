@@ -57,6 +57,8 @@ class Raiser {
     switch (op.code) {
       case OpCode::For:
       case OpCode::Selected:
+      case OpCode::Loop:
+      case OpCode::ExitIf:
       case OpCode::Barrier:
       case OpCode::WaitCopies: return false;
       default: break;
@@ -67,7 +69,8 @@ class Raiser {
     for (RegionId region : op.regions)
       walk(kernel_, region, [&](OpId id) {
         const Op& inner = kernel_.op(id);
-        free &= inner.code != OpCode::For && !is_async_copy(inner);
+        free &= inner.code != OpCode::For && inner.code != OpCode::Selected &&
+                inner.code != OpCode::Loop && !is_async_copy(inner);
       });
     for (const Access& access : accesses_deep(kernel_, op))
       free &=

@@ -106,6 +106,7 @@ bool moves_on(const AxisPlace& axis, const Changing& changing, Value index, int6
 }
 
 bool rounds_write_apart(const Kernel& kernel, const Op& op, Value tensor, const Op& loop) {
+  if (loop.code == OpCode::Loop) return false;  // it counts nothing
   std::vector<AxisPlace> place;
   int writes = 0;
   auto look = [&](const Op& writer) {
@@ -113,8 +114,8 @@ bool rounds_write_apart(const Kernel& kernel, const Op& op, Value tensor, const 
       const Effect effect = info(writer.code).operand(i).effect;
       if (!writer.operands[i] || effect == Effect::None || effect == Effect::Read) continue;
       if (base_of(kernel, writer.operands[i]) != tensor) continue;
-      place =
-          place_of(kernel, writer.operands[i], writer.code == OpCode::Store ? &writer : nullptr);
+      const bool element = writer.code == OpCode::Store || writer.code == OpCode::Atomic;
+      place = place_of(kernel, writer.operands[i], element ? &writer : nullptr);
       ++writes;
     }
   };

@@ -29,6 +29,22 @@ void lower_selected(Kernel& kernel);
 // needs: nothing · leaves: none of those three.
 void expand_online_softmax(Kernel& kernel);
 
+// Turns arg_reduce, cumsum and sort into reduce, loops and parallel over shared tiles.
+// needs: nothing · leaves: none of those three.
+void expand_row_ops(Kernel& kernel);
+
+// Turns local arrays into scalar variables, those of a parallel's points into values.
+// needs: nothing · leaves: no local tiles.
+void expand_local_arrays(Kernel& kernel);
+
+// Turns gather and scatter into parallel.
+// needs: nothing · leaves: neither.
+void expand_gather(Kernel& kernel);
+
+// Turns `rasterize` of launches into arithmetic on block indices.
+// needs: nothing · leaves: no `rasterize`.
+void expand_rasterize(Kernel& kernel);
+
 // Replaces `for {kind = unroll}` by copies of its body.
 // needs: constant bounds (a user error otherwise) · leaves: no unroll loops.
 void unroll(Kernel& kernel);
@@ -47,6 +63,10 @@ void dead_code(Kernel& kernel);
 
 // ---- GPU tiers. `kernel.target` names the GPU (gpu_target.h)
 // -------------------------------------
+
+// Puts each atomic that stands outside of a parallel into one of a single point, for one thread.
+// needs: nothing · leaves: atomics in parallels only.
+void atomics_in_parallel(Kernel& kernel);
 
 // Sends accesses to slices of fragments through shared memory: a thread has its own elements only.
 // needs: no softmax ops · leaves: no slice of a fragment but constant whole ones' uses.

@@ -44,7 +44,8 @@ void require_unscheduled(const Kernel& kernel, std::span<const Pass> passes) {
       throw UserError(late->loc,
                       fmt::format("{}: a kernel with this op is scheduled already; expected one "
                                   "that pass '{}' is to schedule",
-                                  info(late->code).name, pass.name));
+                                  info(late->code).name, pass.name),
+                      "compile it as it is");
 }
 
 PassRun timed(Kernel& kernel, const Pass& pass) {
@@ -64,13 +65,18 @@ std::vector<Pass> passes(std::initializer_list<std::string_view> names) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> table = {
+      {"atomics_in_parallel", atomics_in_parallel, "atomics of one thread to parallels of a point"},
       {"choose_instructions", choose_instructions, "warps, and instructions of gemms and copies"},
       {"common_subexpressions", common_subexpressions, "merges equal pure ops"},
       {"dead_code", dead_code, "removes what contributes to no tensor"},
       {"exp_to_exp2", exp_to_exp2,
        "exp and log to base 2, the factor folded into a scale (fast math)"},
+      {"expand_gather", expand_gather, "gather and scatter to parallel"},
+      {"expand_local_arrays", expand_local_arrays, "local arrays to variables and selects"},
       {"expand_online_softmax", expand_online_softmax,
        "online softmax to reduce, parallel, scalars"},
+      {"expand_rasterize", expand_rasterize, "the order of blocks to arithmetic on their indices"},
+      {"expand_row_ops", expand_row_ops, "arg_reduce, cumsum and sort to reduce, loops, parallel"},
       {"fast_math", fast_math, "marks float arithmetic that may be fused and approximated"},
       {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on"},
       {"infer_layouts", infer_layouts, "layouts of tiles and loops, and conversions between them"},
@@ -97,16 +103,22 @@ const Pass& pass_named(std::string_view name) {
                   fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
-// First what the user wrote takes its final size: constants decide bounds, unrolling makes more
-// constants. Then whole-tile ops become loops: the softmax before exp_to_exp2, which must see its
-// logarithm; `selected` before hoisting, which must see its loop. Clean-up follows, hoisting before
-// merging, because equal ops of sibling loops meet outside; dead code goes once nothing makes more.
-// fast_math is last: it marks everything there is.
+// First what the user wrote takes its final size (and blocks their order, whose arithmetic is
+// simplified with the rest): constants decide bounds, unrolling makes more
+// constants, which leave of a local array the elements that are meant. Then whole-tile ops become
+// loops: the softmax before exp_to_exp2, which must see its logarithm; `selected` before hoisting,
+// which must see its loop. Clean-up follows, hoisting before merging, because equal ops of sibling
+// loops meet outside; dead code goes once nothing makes more. fast_math is last: it marks
+// everything there is.
 const std::vector<Pass>& pipeline_for(Tier tier) {
   static const std::vector<Pass> host = passes({
+      "expand_rasterize",
       "simplify",
       "unroll",
+      "expand_local_arrays",
       "expand_online_softmax",
+      "expand_row_ops",
+      "expand_gather",
       "lower_selected",
       "exp_to_exp2",
       "simplify",
@@ -118,8 +130,9 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
   // A GPU does the same and then spreads the work over threads.
   static const std::vector<Pass> sm80 = [] {
     std::vector<Pass> list = host;
-    for (const Pass& pass : passes({"slices_through_shared", "choose_instructions", "infer_layouts",
-                                    "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
+    for (const Pass& pass :
+         passes({"atomics_in_parallel", "slices_through_shared", "choose_instructions",
+                 "infer_layouts", "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();
@@ -132,7 +145,9 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
 
 std::vector<Pass> passes_for(const Kernel& kernel, Tier tier) {
   if (!first_late_op(kernel)) return pipeline_for(tier);
-  return tier == Tier::Host ? passes({"expand_online_softmax"}) : std::vector<Pass>{};
+  return tier == Tier::Host ? passes({"expand_local_arrays", "expand_online_softmax",
+                                      "expand_row_ops", "expand_gather"})
+                            : std::vector<Pass>{};
 }
 
 void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options) {

@@ -22,7 +22,8 @@ class Unroller {
       throw UserError(op.loc, "unroll needs bounds that are constants when the kernel is traced",
                       "use serial, or make the bounds C++ numbers");
     if (*step <= 0)
-      throw UserError(op.loc, fmt::format("the step of a loop is positive, got {}", *step));
+      throw UserError(op.loc, fmt::format("unroll: expected a step above 0, got {}", *step),
+                      "to count down, index with end - 1 - i");
     // Inner loops first, so that each is unrolled once and copied.
     rewrite(kernel_, op.regions[0], names, *this);
     int64_t trips = *begin < *end ? (*end - *begin + *step - 1) / *step : 0;

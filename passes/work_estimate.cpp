@@ -39,6 +39,7 @@ WorkEstimate parallel_work(const Kernel& kernel, const Op& op) {
           work.global_read += bytes_of(kernel.type(inner.operands[0]), points);
         break;
       case OpCode::Store:
+      case OpCode::Atomic:
         if (kernel.type(inner.operands[1]).space == Space::Global)
           work.global_written += bytes_of(kernel.type(inner.operands[1]), points);
         break;

@@ -325,6 +325,12 @@ uint64_t CallPlan::workspace_bytes(const Frame& frame) const {
   return bytes;
 }
 
+const Memory& CallPlan::workspace_named(std::string_view name, const Frame& frame) const {
+  const auto found = std::find(workspace_names_.begin(), workspace_names_.end(), name);
+  if (found == workspace_names_.end()) throw InternalError(fmt::format("no workspace '{}'", name));
+  return frame.workspaces[static_cast<size_t>(found - workspace_names_.begin())];
+}
+
 void CallPlan::place_workspaces(void* memory, Frame& frame) const {
   char* next = static_cast<char*>(memory);
   for (size_t i = 0; i < workspaces_.size(); ++i) {
@@ -398,7 +404,9 @@ void CallPlan::refuse(const CallArguments& arguments) const {
     const ParamInfo& param = signature_.params()[i];
     if (param.dtype != arguments.params[i].dtype)
       throw UserError(fmt::format("{}: {}: expected {}, got {}", name, param.name,
-                                  kiln::name(param.dtype), kiln::name(arguments.params[i].dtype)));
+                                  kiln::name(param.dtype), kiln::name(arguments.params[i].dtype)),
+                      fmt::format("Scalar::of_{}({}, …)", is_float(param.dtype) ? "float" : "int",
+                                  kiln::name(param.dtype)));
     by_name.param(param.name, arguments.params[i]);
   }
   const Bindings bindings = bind(signature_, by_name);
@@ -417,7 +425,8 @@ void CallPlan::refuse(const CallArguments& arguments) const {
                         "put the largest extent of the launch first, or give each block more to "
                         "do");
   }
-  throw UserError(fmt::format("{}: its workspaces are larger than any memory", name));
+  throw UserError(fmt::format("{}: its workspaces are larger than any memory", name),
+                  "smaller dims: it takes " + signature_.text());
 }
 
 }  // namespace kiln

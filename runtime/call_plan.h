@@ -72,6 +72,9 @@ class CallPlan {
     return i < tensors_.size() ? *arguments.tensors[i] : frame.workspaces[i - tensors_.size()];
   }
 
+  // Of an entered call with its workspaces placed.
+  const Memory& workspace_named(std::string_view name, const Frame& frame) const;
+
   // Arguments by position from bindings by name. UserError naming what is missing.
   struct Positional {
     std::vector<const Memory*> tensors;

@@ -137,31 +137,35 @@ void CudaDevice::synchronize() {
   context().synchronize();
 }
 
-std::unique_ptr<CudaExecutable> CudaDevice::load(const Kernel& kernel, GpuCode code) {
+std::unique_ptr<CudaExecutable> CudaDevice::load(const Kernel& kernel, GpuCode code,
+                                                 const Reports& reports) {
   const GpuTarget& target = gpu_target(arch_of(context(), kernel, target_));
   auto module = load_code(context(), code, target, kernel.name);
-  return std::make_unique<CudaExecutable>(shared_, kernel, std::move(code), std::move(module));
+  return std::make_unique<CudaExecutable>(shared_, kernel, std::move(code), std::move(module),
+                                          reports);
 }
 
-std::unique_ptr<CudaExecutable> CudaDevice::load_cached(const Kernel& kernel) {
+std::unique_ptr<CudaExecutable> CudaDevice::load_cached(const Kernel& kernel,
+                                                        const Reports& reports) {
   auto code = cached_gpu_code(kernel, arch_of(context(), kernel, target_));
   if (!code) return nullptr;
   try {
-    return load(kernel, std::move(*code));
+    return load(kernel, std::move(*code), reports);
   } catch (const Error&) {  // not what was stored; if it is not that, compiling will meet it again
     return nullptr;
   }
 }
 
-std::unique_ptr<Executable> CudaDevice::compile(const Kernel& kernel) {
+std::unique_ptr<Executable> CudaDevice::compile(const Kernel& traced) {
   Stopwatch watch;
-  std::unique_ptr<CudaExecutable> executable = load_cached(kernel);
+  const auto [kernel, reports] = instrument(traced, Watches::Recorded);
+  std::unique_ptr<CudaExecutable> executable = load_cached(kernel, reports);
   if (executable) {
     count_disk_load(watch.lap_ms());
   } else {
     CompiledPtx compiled = compile_for_gpu(kernel, arch_of(context(), kernel, target_));
     watch.lap_ms();
-    executable = load(kernel, std::move(compiled.code));
+    executable = load(kernel, std::move(compiled.code), reports);
     count_compilation(compiled.passes_ms, compiled.codegen_ms, watch.lap_ms());
   }
   check_complaint(*executable);

@@ -29,10 +29,12 @@ class CudaDevice : public Device {
 
   const cuda::Context& context() const { return shared_.context; }
   // The code on the device. DeviceError if the driver refuses it.
-  std::unique_ptr<CudaExecutable> load(const Kernel& kernel, GpuCode code);
+  std::unique_ptr<CudaExecutable> load(const Kernel& kernel, GpuCode code,
+                                       const Reports& reports = {});
 
  private:
-  std::unique_ptr<CudaExecutable> load_cached(const Kernel& kernel);  // null if it cannot
+  std::unique_ptr<CudaExecutable> load_cached(const Kernel& kernel,
+                                              const Reports& reports);  // null if it cannot
 
   std::string name_, target_;
   CudaShared& shared_;

@@ -55,11 +55,12 @@ CudaShared& cuda_shared(const cuda::Context& context) {
 }
 
 CudaExecutable::CudaExecutable(CudaShared& shared, const Kernel& kernel, GpuCode code,
-                               std::shared_ptr<const cuda::Module> module)
+                               std::shared_ptr<const cuda::Module> module, Reports reports)
     : shared_(shared),
       code_(std::move(code)),
       plan_(make_plan(kernel, code_)),
-      name_(intern(kernel.name)) {
+      name_(intern(kernel.name)),
+      reports_(std::move(reports)) {
   workspace_text_ = fmt::format("{}: workspace", kernel.name);
   for (const TensorInfo& tensor : plan_.signature().tensors())
     tensor_texts_.push_back(fmt::format("{}: {}", kernel.name, tensor.name));
@@ -148,8 +149,21 @@ uint64_t CudaExecutable::workspace_bytes(const Bindings& bindings) const {
 }
 
 void CudaExecutable::run(const Bindings& bindings) const {
-  launch(bindings, nullptr);
+  if (reports_.empty()) {
+    launch(bindings, nullptr);
+    return context().synchronize(nullptr);
+  }
+  const auto release = [this](void* memory) { cuda::release(context(), memory); };
+  const std::unique_ptr<void, decltype(release)> workspace(
+      cuda::allocate(context(), workspace_bytes(bindings)), release);
+  launch(bindings, nullptr, workspace.get());
   context().synchronize(nullptr);
+  std::vector<std::byte> copy;
+  reports_.deliver([&](const std::string& name, size_t bytes) {
+    copy.resize(bytes);
+    cuda::download(context(), copy.data(), plan_.workspace_named(name, frame()).data, bytes);
+    return copy.data();
+  });
 }
 
 const CudaExecutable& cuda_executable(const Executable& executable) {

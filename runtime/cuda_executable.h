@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codegen/nvptx.h"
+#include "passes/reports.h"
 #include "runtime/call_plan.h"
 #include "runtime/compile.h"
 #include "runtime/cuda_launch.h"
@@ -33,7 +34,7 @@ class CudaExecutable : public Executable {
  public:
   // `kernel` is the one that `code` was compiled from, before any pass.
   CudaExecutable(CudaShared& shared, const Kernel& kernel, GpuCode code,
-                 std::shared_ptr<const cuda::Module> module);
+                 std::shared_ptr<const cuda::Module> module, Reports reports = {});
 
   // Checks the arguments and queues the kernel on `stream` (null: the legacy default stream).
   // Nothing is waited for, read back or hashed, and nothing allocated once the thread and the
@@ -47,7 +48,8 @@ class CudaExecutable : public Executable {
   void launch(const Bindings& bindings, cuda::CUstream stream, void* workspace = nullptr) const;
   uint64_t workspace_bytes(const Bindings& bindings) const;
 
-  // On the legacy default stream, to the end, so that a failing kernel fails here.
+  // On the legacy default stream, to the end, so that a failing kernel fails here; device_asserts
+  // and watches are looked at here alone.
   void run(const Bindings& bindings) const override;
 
   const CallPlan& plan() const { return plan_; }
@@ -69,6 +71,7 @@ class CudaExecutable : public Executable {
   GpuCode code_;
   CallPlan plan_;
   const char* name_;
+  Reports reports_;
   std::vector<std::string> tensor_texts_;  // "softmax: x"
   std::string workspace_text_;
   std::vector<cuda::Function> functions_;

@@ -9,6 +9,7 @@
 
 #include "ir/error.h"
 #include "passes/gpu_target.h"
+#include "passes/reports.h"
 #include "runtime/call_plan.h"
 #include "runtime/environment.h"
 #include "runtime/gpu_code.h"
@@ -63,8 +64,11 @@ void add_spans(std::vector<Span> spans, ptx::Memory& memory) {
 
 class EmulatedKernel : public Executable {
  public:
-  EmulatedKernel(const Kernel& kernel, GpuCode code)
-      : code_(std::move(code)), plan_(make_plan(kernel, code_)), program_(parse(code_)) {}
+  EmulatedKernel(const Kernel& kernel, GpuCode code, Reports reports = {})
+      : code_(std::move(code)),
+        plan_(make_plan(kernel, code_)),
+        program_(parse(code_)),
+        reports_(std::move(reports)) {}
 
   void run(const Bindings& bindings) const override {
     for (const ptx::Report& report : run(bindings, emulator_options()))
@@ -95,8 +99,11 @@ class EmulatedKernel : public Executable {
                                     {static_cast<uint32_t>(launch.threads)},
                                     static_cast<size_t>(launch.shared_bytes),
                                     std::as_bytes(std::span(slots)), memory, options));
-      if (!reports.back().findings.empty()) break;
+      if (!reports.back().findings.empty()) return reports;
     }
+    reports_.deliver([&](const std::string& name, size_t) {
+      return static_cast<const std::byte*>(plan_.workspace_named(name, frame).data);
+    });
     return reports;
   }
 
@@ -146,6 +153,7 @@ class EmulatedKernel : public Executable {
   GpuCode code_;
   CallPlan plan_;
   ptx::Program program_;
+  Reports reports_;
 };
 
 class EmulatorDevice : public HostMemoryDevice {
@@ -165,16 +173,17 @@ class EmulatorDevice : public HostMemoryDevice {
   }
   std::string target() const override { return arch_; }
 
-  std::unique_ptr<Executable> compile(const Kernel& kernel) override {
+  std::unique_ptr<Executable> compile(const Kernel& traced) override {
     Stopwatch watch;
+    auto [kernel, reports] = instrument(traced, Watches::Recorded);
     if (auto cached = cached_gpu_code(kernel, arch_)) {
-      auto executable = std::make_unique<EmulatedKernel>(kernel, std::move(*cached));
+      auto executable = std::make_unique<EmulatedKernel>(kernel, std::move(*cached), reports);
       count_disk_load(watch.lap_ms());
       return executable;
     }
     CompiledPtx compiled = compile_for_gpu(kernel, arch_);
     watch.lap_ms();
-    auto executable = std::make_unique<EmulatedKernel>(kernel, std::move(compiled.code));
+    auto executable = std::make_unique<EmulatedKernel>(kernel, std::move(compiled.code), reports);
     count_compilation(compiled.passes_ms, compiled.codegen_ms, watch.lap_ms());
     return executable;
   }

@@ -10,6 +10,7 @@
 #include "ir/canon.h"
 #include "ir/error.h"
 #include "passes/pipeline.h"
+#include "passes/reports.h"
 #include "runtime/cache.h"
 #include "runtime/dump.h"
 #include "runtime/host_artifact.h"
@@ -65,8 +66,8 @@ uint64_t value_of(const Slot& slot, const Bindings& bindings, const Tensors& wor
 
 class HostKernel : public Executable {
  public:
-  HostKernel(const Kernel& kernel, const HostObject& object)
-      : kernel_(kernel), launches_(object.launches), code_(object) {
+  HostKernel(const Instrumented& made, const HostObject& object)
+      : kernel_(made.kernel), reports_(made.reports), launches_(object.launches), code_(object) {
     for (OpId id : kernel_.region(kernel_.body).ops) {
       const Op& op = kernel_.op(id);
       if (op.code == OpCode::Launch) grids_.push_back(id);
@@ -94,6 +95,9 @@ class HostKernel : public Executable {
       slots.push_back(static_cast<uint64_t>(grid[0] * grid[1] * grid[2]));
       run_grid(i, grid, slots);
     }
+    reports_.deliver([&](const std::string& name, size_t) {
+      return static_cast<const std::byte*>(workspaces.find(name)->second.data);
+    });
   }
 
  private:
@@ -124,17 +128,18 @@ class HostKernel : public Executable {
   }
 
   Kernel kernel_;  // for what the top level computes at launch
+  Reports reports_;
   std::vector<HostLaunch> launches_;
   std::vector<OpId> grids_, workspaces_;
   HostCode code_;
 };
 
 // Null if the entry is not usable after all: it is compiled again then.
-std::unique_ptr<Executable> load(const Kernel& kernel, const std::string& bytes) {
+std::unique_ptr<Executable> load(const Instrumented& made, const std::string& bytes) {
   auto object = decode_host_object(bytes);
   if (!object) return nullptr;
   try {
-    return std::make_unique<HostKernel>(kernel, *object);
+    return std::make_unique<HostKernel>(made, *object);
   } catch (const Error&) {
     return nullptr;
   }
@@ -149,14 +154,16 @@ class HostDevice : public HostMemoryDevice {
   }
   std::string target() const override { return "host " + host_cpu(); }
 
-  std::unique_ptr<Executable> compile(const Kernel& kernel) override {
+  std::unique_ptr<Executable> compile(const Kernel& traced) override {
+    const Instrumented made = instrument(traced, Watches::Direct);
+    const Kernel& kernel = made.kernel;
     std::string key = host_cache_key(kernel);
     Dump dump(kernel.name, key);
     auto cache = disk_cache();
     Stopwatch watch;
     if (cache && !dump)  // a dump needs the stages, which only a compilation has
       if (auto bytes = cache->load(key))
-        if (auto executable = load(kernel, *bytes)) {
+        if (auto executable = load(made, *bytes)) {
           count_disk_load(watch.lap_ms());
           return executable;
         }
@@ -166,7 +173,7 @@ class HostDevice : public HostMemoryDevice {
     double passes_ms = watch.lap_ms();
     HostObject object = compile_host(kernel_for_cpu);
     double codegen_ms = watch.lap_ms();
-    auto executable = std::make_unique<HostKernel>(kernel, object);
+    auto executable = std::make_unique<HostKernel>(made, object);
     count_compilation(passes_ms, codegen_ms, watch.lap_ms());
     if (dump) {
       dump.write("host.ll", host_llvm_ir(kernel_for_cpu));

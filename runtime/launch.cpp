@@ -80,7 +80,8 @@ class Binder {
       shape.push_back(axis.value ? top_->scalar(axis.value).i : axis.extent);
       if (shape.back() < 0)
         fail(fmt::format("{}: expected {}, but {} is {} for these arguments", tensor.name,
-                         tensor.text(), axis.text, shape.back()));
+                         tensor.text(), axis.text, shape.back()),
+             "other dims or params: it takes " + signature_.text());
     }
     return shape;
   }
@@ -90,9 +91,10 @@ class Binder {
     throw UserError(fmt::format("{}: {}", signature_.kernel().name, text), hint);
   }
   [[noreturn]] void mismatch(const TensorInfo& tensor, const Memory& memory,
-                             const std::string& detail = "") const {
+                             const std::string& hint, const std::string& detail = "") const {
     fail(fmt::format("{}: expected {}, got {}{}{}", tensor.name, tensor.text(), describe(memory),
-                     detail.empty() ? "" : ": ", detail));
+                     detail.empty() ? "" : ": ", detail),
+         hint);
   }
 
   const Memory* given(const TensorInfo& tensor) const {
@@ -123,18 +125,25 @@ class Binder {
 
   void check_shape(const TensorInfo& tensor, const Memory& memory) {
     size_t rank = tensor.axes.size();
-    if (memory.dtype != tensor.dtype || memory.shape.size() != rank) mismatch(tensor, memory);
+    if (memory.dtype != tensor.dtype)
+      mismatch(tensor, memory, fmt::format("pass a copy converted to {}", name(tensor.dtype)));
+    if (memory.shape.size() != rank)
+      mismatch(tensor, memory, fmt::format("a view of it with {} axes", rank));
     if (memory.strides.size() != rank)
       fail(fmt::format("{}: expected {} strides, got {}", tensor.name, rank, list(memory.strides)),
            "one stride an axis, in elements");
     for (size_t i = 0; i < rank; ++i) {
       const AxisInfo& axis = tensor.axes[i];
       int64_t extent = memory.shape[i];
-      if (extent < 0) mismatch(tensor, memory, fmt::format("axis {} is negative", i));
+      if (extent < 0)
+        mismatch(tensor, memory, "extents are 0 or more", fmt::format("axis {} is negative", i));
       if (extent > kMaxExtent)
-        mismatch(tensor, memory, fmt::format("axis {} is longer than {}", i, kMaxExtent));
+        mismatch(tensor, memory, "several calls, each with a part of it",
+                 fmt::format("axis {} is longer than {}", i, kMaxExtent));
       if (axis.extent != kDynamic && extent != axis.extent)
-        mismatch(tensor, memory, fmt::format("axis {} must be {}", i, axis.extent));
+        mismatch(tensor, memory,
+                 "the kernel is built for that extent: build it for another, or pad",
+                 fmt::format("axis {} must be {}", i, axis.extent));
       if (!axis.dim.empty()) infer(tensor, memory, i);
     }
   }
@@ -147,7 +156,7 @@ class Binder {
     if (is_new) {
       source_[dim] = fmt::format("{} (axis {})", tensor.name, i);
     } else if (known->second != extent) {
-      mismatch(tensor, memory,
+      mismatch(tensor, memory, "tensors that agree in " + dim,
                fmt::format("{} is {} in {} but {} in {} (axis {})", dim, known->second,
                            source_[dim], extent, tensor.name, i));
     }
@@ -156,7 +165,8 @@ class Binder {
   void bind_dims() {
     for (const auto& [dim, value] : arguments_.dims()) {
       if (value < 0 || value > kMaxExtent)
-        fail(fmt::format("{}: expected a dim from 0 to {}, got {}", dim, kMaxExtent, value));
+        fail(fmt::format("{}: expected a dim from 0 to {}, got {}", dim, kMaxExtent, value),
+             "sizes are i32");
       auto [known, is_new] = bound_.dims.emplace(dim, value);
       if (!is_new && known->second != value)
         fail(fmt::format("{} is given as {} but {} in {}", dim, value, known->second, source_[dim]),
@@ -185,24 +195,29 @@ class Binder {
       if (!axis.value || !axis.dim.empty()) continue;
       int64_t expected = top_->scalar(axis.value).i;
       if (memory.shape[i] != expected)
-        mismatch(tensor, memory, fmt::format("axis {} must be {} = {}", i, axis.text, expected));
+        mismatch(tensor, memory, "the extent that the other arguments give it",
+                 fmt::format("axis {} must be {} = {}", i, axis.text, expected));
     }
   }
 
   // What only matters where there are elements.
   void check_layout(const TensorInfo& tensor, const Memory& memory) const {
     if (is_empty(memory)) return;
-    if (!memory.data) fail(fmt::format("{}: the address is null", tensor.name));
+    if (!memory.data)
+      fail(fmt::format("{}: expected {}, got a null address", tensor.name, tensor.text()),
+           "memory of the device; only a tensor without elements may have none");
     if (reinterpret_cast<uintptr_t>(memory.data) % size_of(memory.dtype) != 0)
       fail(fmt::format("{}: address {} is not a multiple of {}, the size of {}", tensor.name,
-                       memory.data, size_of(memory.dtype), name(memory.dtype)));
+                       memory.data, size_of(memory.dtype), name(memory.dtype)),
+           "pass a copy that begins at such a multiple, as any allocation does");
     if (!memory.shape.empty() && memory.shape.back() > 1 && memory.strides.back() != 1)
       fail(fmt::format("{}: expected stride 1 on the last axis, got strides {}", tensor.name,
                        list(memory.strides)),
            "pass a copy whose last axis is contiguous");
     if (!byte_extent(memory).fits)
       fail(fmt::format("{}: strides {} of {} reach outside the address space", tensor.name,
-                       list(memory.strides), list(memory.shape)));
+                       list(memory.strides), list(memory.shape)),
+           "strides count elements, not bytes");
     for (size_t i = 0; i < memory.shape.size() && tensor.written(); ++i)
       if (memory.strides[i] == 0 && memory.shape[i] > 1)
         fail(fmt::format("{}: stride 0 on axis {}: its elements would overwrite each other",

@@ -25,6 +25,11 @@ void require_placed(const Kernel& kernel, const Op& op) {
     case OpCode::Alloc: {
       const Type& tile = kernel.type(op.result);
       if (tile.rank() == 0 && tile.space == Space::Fragment) return;  // one way only
+      if (tile.space == Space::Local)
+        throw UserError(op.loc,
+                        "alloc: no pass takes local arrays apart in a kernel with roles or "
+                        "asynchronous ops",
+                        "a scalar variable an element, or run the kernel on the host");
       require_attribute(op, "layout", !op.word("layout").empty());
       if (tile.space == Space::Shared) require_attribute(op, "offset", op.integer("offset") >= 0);
       return;

@@ -12,8 +12,9 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kLargest = 1 << 20;  // of any number in a text, so that products stay exact
-constexpr size_t kMostImages = 20;     // of a resource
+// Of any number in a text: what the largest tile has, with its padding; products of two stay exact.
+constexpr int64_t kLargest = int64_t{1} << 28;
+constexpr size_t kMostImages = 28;  // of a resource
 
 // What the parts of a layout use of a resource, without a gap at the end.
 int64_t used_extent(const Layout::Parts& parts, Resource resource) {

@@ -9,6 +9,7 @@
 #include "ir/canon.h"
 #include "ir/parse.h"
 #include "ir/verify.h"
+#include "passes/pipeline.h"
 #include "runtime/array.h"
 #include "tests/support/on_device.h"
 
@@ -110,10 +111,13 @@ void run_host(const Kernel& kernel, const Bindings& given, const HostObject& obj
   }
 }
 
-std::string check_program(const Kernel& kernel, const std::vector<Check>& checks) {
-  verify(kernel);
+namespace {
+
+// What is compiled may be the kernel as passes have made it.
+std::string compare(const Kernel& kernel, const Kernel& compiled,
+                    const std::vector<Check>& checks) {
   std::vector<Run> runs;
-  for (const Level& level : levels()) runs.push_back(level.compile(kernel));
+  for (const Level& level : levels()) runs.push_back(level.compile(compiled));
   for (const Check& check : checks) {
     RandomBindings expected(kernel, check.dims, check.params, check.options);
     const RandomBindings fresh = expected;
@@ -128,6 +132,20 @@ std::string check_program(const Kernel& kernel, const std::vector<Check>& checks
     }
   }
   return "";
+}
+
+}  // namespace
+
+std::string check_program(const Kernel& kernel, const std::vector<Check>& checks) {
+  verify(kernel);
+  return compare(kernel, kernel, checks);
+}
+
+std::string check_lowered(const Kernel& kernel, const std::vector<Check>& checks) {
+  if (!on_host()) return check_program(kernel, checks);
+  Kernel lowered = kernel;
+  run_passes(lowered, pipeline_for(Tier::Host), {.verify_each = true, .after_each = {}});
+  return compare(kernel, lowered, checks);
 }
 
 std::string check_program(const Kernel& kernel, const Check& check) {

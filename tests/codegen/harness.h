@@ -37,6 +37,8 @@ struct Check {
 std::string check_program(const Kernel& kernel, const std::vector<Check>& checks);
 std::string check_program(const Kernel& kernel, const Check& check = {});
 std::string check_program(const std::string& text, const Check& check = {});
+// The same after the host tier's passes: of ops that those expand.
+std::string check_lowered(const Kernel& kernel, const std::vector<Check>& checks);
 
 // A kernel by the builder: tensors and one launch.
 class Program {

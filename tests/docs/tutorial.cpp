@@ -4,6 +4,7 @@
 #include "runtime/runtime.h"
 
 // The tutorial's first block ends here.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -36,6 +37,50 @@ Array softmax(const Array& x) {
   Array y(F32, x.shape());
   run(device("host"), softmax_of_short_rows(), Arguments().tensor("x", x.view()).tensor("y", y));
   return y;
+}
+
+Kernel best_of_long_rows() {
+  return trace("best_of_long_rows", [] {
+    Dim rows = dim("rows"), cols = dim("cols");
+    Tensor x = input("x", F32, {rows, cols});
+    Tensor top = output("top", F32, {rows, 16}), where = output("where", I32, {rows, 16});
+    auto first = launch({ceildiv(rows, 4)})[0] * 4;
+
+    Tile keys = alloc_shared({4, 128}, F32), columns = alloc_shared({4, 128}, I32);
+    Tile best = alloc_fragment({4, 16}, F32), best_at = alloc_fragment({4, 16}, I32);
+    fill(best, -infinity(F32));
+    fill(best_at, -1);
+    for (auto t : pipelined(ceildiv(cols, 112))) {
+      copy(best, keys(all, span(0, 16)));  // the best so far, then 112 new ones
+      copy(best_at, columns(all, span(0, 16)));
+      copy(x(span(first, 4), span(t * 112, 112)), keys(all, span(16, 112)), {.pad = -INFINITY});
+      for (auto [i, j] : parallel(4, 112)) columns(i, j + 16) = t * 112 + j;
+      topk(keys, columns, best, best_at);
+    }
+    copy(best, top(span(first, 4), all));
+    copy(best_at, where(span(first, 4), all));
+  });
+}
+
+Kernel numbers_of_codes() {
+  return trace("numbers_of_codes", [] {
+    Dim rows = dim("rows");
+    Tensor codes = input("codes", U32, {rows, 16}), levels = input("levels", F32, {16});
+    Tensor y = output("y", F16, {rows, 128});
+    auto first = launch({ceildiv(rows, 8)})[0] * 8;
+
+    Tile words = alloc_shared({8, 16}, U32);
+    Tile bytes = view(words, {8, 64}, U8);  // the same memory, byte by byte
+    Tile level = alloc_local({16}, F32);    // a table: any point may read any element
+    Tile numbers = alloc_fragment({8, 128}, F16);
+    for (auto k : serial(16)) level(k) = levels(k);
+    copy(codes(span(first, 8), all), words);
+    for (auto [i, j] : parallel(8, 128)) {
+      auto pair = cast(bytes(i, j / 2), I32);
+      numbers(i, j) = level(select(j % 2 == 0, pair % 16, pair / 16));
+    }
+    copy(numbers, y(span(first, 8), all));
+  });
 }
 
 Kernel softmax_of_long_rows() {
@@ -278,6 +323,41 @@ TEST_CASE("tutorial: attention over selected blocks") {
   problem.check([&](int64_t h, int64_t i, int64_t j) {
     return mask.get((h * 3 + i / 64) * 3 + j / 64) != 0;
   });
+}
+
+TEST_CASE("tutorial: the largest of each row") {
+  for (const char* where : {"host", "interpreter"})
+    for (int64_t cols : {5, 16, 300}) {
+      Array x = random_array(F32, {6, cols}, 7), top(F32, {6, 16}), at(I32, {6, 16});
+      run(device(where), best_of_long_rows(),
+          Arguments().tensor("x", x).tensor("top", top).tensor("where", at));
+      for (int64_t row = 0; row < 6; ++row) {
+        std::vector<std::pair<double, int64_t>> expected;  // the largest first, then the leftmost
+        for (int64_t col = 0; col < cols; ++col)
+          expected.emplace_back(-x.get(row * cols + col), col);
+        std::sort(expected.begin(), expected.end());
+        expected.resize(16, {INFINITY, -1});
+        for (int64_t i = 0; i < 16; ++i) {
+          CHECK(top.get(row * 16 + i) == -expected[static_cast<size_t>(i)].first);
+          CHECK(at.get(row * 16 + i) == expected[static_cast<size_t>(i)].second);
+        }
+      }
+    }
+}
+
+TEST_CASE("tutorial: numbers from codes of four bits") {
+  Array codes(U32, {13, 16}), levels(F32, {16}), y(F16, {13, 128});
+  std::mt19937 random(5);
+  for (int64_t i = 0; i < 13 * 16; ++i) codes.set(i, static_cast<double>(random()));
+  for (int64_t i = 0; i < 16; ++i) levels.set(i, static_cast<double>(i * i) / 8 - 4);
+  for (const char* where : {"host", "emulator", "interpreter"}) {
+    run(device(where), numbers_of_codes(),
+        Arguments().tensor("codes", codes).tensor("levels", levels).tensor("y", y));
+    for (int64_t i = 0; i < 13 * 128; ++i) {
+      const auto word = static_cast<uint32_t>(codes.get(i / 8));
+      REQUIRE(y.get(i) == levels.get(word >> (i % 8 * 4) & 15));
+    }
+  }
 }
 
 TEST_CASE("tutorial: a mistake is a sentence at the user's line") {

@@ -21,7 +21,8 @@ class Mark {
   int line_ = 0;
 };
 
-// `program` must throw a UserError that contains `sentence`, at the marked line of its file.
+// `program` must throw a UserError that contains `sentence` and says what to try, at the marked
+// line of its file.
 inline void expect_mistake(const std::string& sentence, const std::function<void(Mark&)>& program,
                            Loc here = Loc::here()) {
   Mark mark;
@@ -31,6 +32,7 @@ inline void expect_mistake(const std::string& sentence, const std::function<void
   } catch (const UserError& error) {
     INFO("got: " << error.what());
     CHECK(std::string(error.what()).find(sentence) != std::string::npos);
+    CHECK(error.hint() != "");
     CHECK(error.loc().line == mark.line());
     CHECK(std::string(error.loc().file) == here.file);
     return;

@@ -137,6 +137,104 @@ TEST_CASE("reduce: the destination's shape", "[mistakes]") {
                            });
 }
 
+TEST_CASE("sort: fewer results than keys", "[mistakes]") {
+  expect_mistake_in_launch("use topk for the first few", [](Mark& mark, const Expr&) {
+    Tile keys = alloc_shared({8, 64}, F32), first = alloc_shared({8, 4}, F32);
+    Tile positions = alloc_shared({8, 4}, I32);
+    mark();
+    sort(keys, first, positions);
+  });
+}
+
+TEST_CASE("topk: more than there are", "[mistakes]") {
+  expect_mistake_in_launch("expected [8, 64], or fewer on axis 1, got [8, 65]",
+                           [](Mark& mark, const Expr&) {
+                             Tile keys = alloc_shared({8, 64}, F32);
+                             Tile first = alloc_shared({8, 65}, F32);
+                             Tile positions = alloc_shared({8, 65}, I32);
+                             mark();
+                             topk(keys, first, positions);
+                           });
+}
+
+TEST_CASE("topk: results in the wrong order", "[mistakes]") {
+  expect_mistake_in_launch("'order': expected i32, got 8x4 f32", [](Mark& mark, const Expr&) {
+    Tile keys = alloc_shared({8, 64}, F32);
+    Tile first = alloc_shared({8, 4}, F32);
+    Tile positions = alloc_shared({8, 4}, I32);
+    mark();
+    topk(keys, positions, first);
+  });
+}
+
+TEST_CASE("topk: along the wrong axis", "[mistakes]") {
+  expect_mistake_in_launch("topk: dim 2 of shared f32[8, 64]", [](Mark& mark, const Expr&) {
+    Tile keys = alloc_shared({8, 64}, F32), first = alloc_shared({8, 4}, F32);
+    Tile positions = alloc_shared({8, 4}, I32);
+    mark();
+    topk(keys, first, positions, 2);
+  });
+}
+
+TEST_CASE("sort: values of another shape", "[mistakes]") {
+  expect_mistake_in_launch("'values': expected [8, 64], got [64]", [](Mark& mark, const Expr&) {
+    Tile keys = alloc_shared({8, 64}, F32), sorted = alloc_shared({8, 64}, F32);
+    Tile values = alloc_shared({64}, I32), order = alloc_shared({8, 64}, I32);
+    mark();
+    sort(keys, values, sorted, order);
+  });
+}
+
+TEST_CASE("cumsum: in place", "[mistakes]") {
+  expect_mistake_in_launch("go through another tile", [](Mark& mark, const Expr&) {
+    Tile x = alloc_shared({64}, F32);
+    mark();
+    cumsum(x, x);
+  });
+}
+
+TEST_CASE("cumsum: of bools", "[mistakes]") {
+  expect_mistake_in_launch("copy it to a tile of i32 first", [](Mark& mark, const Expr&) {
+    Tile chosen = alloc_shared({64}, Bool), places = alloc_shared({64}, I32);
+    mark();
+    cumsum(chosen, places);
+  });
+}
+
+TEST_CASE("cumsum: from a tensor", "[mistakes]") {
+  expect_mistake("copy it to a tile first", [](Mark& mark) {
+    trace("kernel", [&] {
+      Tensor x = input("x", F32, {64});
+      launch({1});
+      Tile y = alloc_shared({64}, F32);
+      mark();
+      cumsum(x, y);
+    });
+  });
+}
+
+TEST_CASE("argmax: an index that is not i32", "[mistakes]") {
+  expect_mistake_in_launch("'index': expected i32, got 8 i64", [](Mark& mark, const Expr&) {
+    Tile x = alloc_fragment({8, 64}, F32), at = alloc_fragment({8}, I64);
+    mark();
+    reduce_argmax(x, at);
+  });
+}
+
+TEST_CASE("argmin: dim out of range, the index's shape", "[mistakes]") {
+  expect_mistake_in_launch("reduce_argmin: dim -3 of fragment f32[8, 64]",
+                           [](Mark& mark, const Expr&) {
+                             Tile x = alloc_fragment({8, 64}, F32), at = alloc_fragment({8}, I32);
+                             mark();
+                             reduce_argmin(x, at, -3);
+                           });
+  expect_mistake_in_launch("index: expected [64] or [1, 64], got [8]", [](Mark& mark, const Expr&) {
+    Tile x = alloc_fragment({8, 64}, F32), at = alloc_fragment({8}, I32);
+    mark();
+    reduce_argmin(x, at, 0);
+  });
+}
+
 TEST_CASE("a fragment is indexed by a shifted index", "[mistakes]") {
   expect_mistake_in_launch("is not indexed by an index of the parallel",
                            [](Mark& mark, const Expr&) {

@@ -93,18 +93,24 @@ TEST_CASE("lowered: a kernel's attributes are fast_math and target") {
 
 TEST_CASE("lowered: a layout is one of its tile", "[verify]") {
   check_all({
-      {"alloc: layout: expected one over [4, 8], got [8, 4]", "",
+      {"alloc: layout: expected one over [4, 8], got [8, 4]",
+       "ir/layout/text.h says how a layout is written",
        with_layout("[8, 4] offset (0, 1) (0, 2) (1, 0) (2, 0) (4, 0)", "shared f32[4, 8]")},
-      {"alloc: layout: expected one by offset", "",
+      {"alloc: layout: expected one by offset in shared memory, got one by thread",
+       "ir/layout/text.h says how a layout is written",
        with_layout("[8] reg (1) (2) (4) lane (0) (0) (0) (0) (0)", "shared f32[8]")},
-      {"alloc: layout: expected one by register, 32 lanes and warp", "",
+      {"alloc: layout: expected one by register, 32 lanes and warp, got one by offset",
+       "ir/layout/text.h says how a layout is written",
        with_layout("[8] offset (1) (2) (4)", "fragment f32[8]")},
-      {"alloc: layout: expected one by register, 32 lanes and warp", "",
+      {"alloc: layout: expected one by register, 32 lanes and warp, got 16 lanes",
+       "ir/layout/text.h says how a layout is written",
        with_layout("[8] lane (1) (2) (4) (0)", "fragment f32[8]")},
-      {"parallel: layout: expected one over [8], got [4]", "",
+      {"parallel: layout: expected one over [8], got [4]",
+       "ir/layout/text.h says how a layout is written",
        inside("parallel {extents = [8], layout = \"[4] lane (1) (2) (0) (0) (0)\"} do |%i: i32| {  "
               "// here\n}")},
-      {"parallel: layout: expected one by register, 32 lanes and warp", "",
+      {"parallel: layout: expected one by register, 32 lanes and warp, got one by offset",
+       "ir/layout/text.h says how a layout is written",
        inside("parallel {extents = [8], layout = \"[8] offset (1) (2) (4)\"} do |%i: i32| {  // "
               "here\n}")},
   });
@@ -114,20 +120,21 @@ TEST_CASE("lowered: a layout is one of its tile", "[verify]") {
 
 TEST_CASE("lowered: convert is between fragments of one type", "[verify]") {
   check_all({
-      {"convert: expected fragments of one type, got fragment f32[64] and fragment f32[64, 64]", "",
-       tiles("convert %m, %c  // here")},
+      {"convert: expected fragments of one type, got fragment f32[64] and fragment f32[64, 64]",
+       "copy converts", tiles("convert %m, %c  // here")},
       {"convert: expected fragments of one type, got fragment f32[64, 64] and fragment f16[64, 64]",
-       "", tiles("convert %c, %p  // here")},
+       "copy converts", tiles("convert %c, %p  // here")},
       {"convert: expected fragments of one type, got shared f16[64, 128] and shared f16[64, 128]",
-       "", tiles("convert %a, %b  // here")},
+       "copy converts", tiles("convert %a, %b  // here")},
       {"convert: writes fragment f32[64] and also uses it as another operand",
        "go through another tile", tiles("convert %m, %m  // here")},
   });
   accept(tiles("convert %m, %l\nbarrier\nwait_copies {pending = 3}"));
   check_all(
-      {{"barrier: stands inside a parallel, which holds scalar ops, loads and stores only",
+      {{"barrier: stands inside a parallel, which holds scalar ops, loads, stores and atomics only",
         "move it out of the parallel", in_parallel("barrier  // here")},
-       {"wait_copies: stands inside a parallel, which holds scalar ops, loads and stores only",
+       {"wait_copies: stands inside a parallel, which holds scalar ops, loads, stores and atomics "
+        "only",
         "move it out of the parallel", in_parallel("wait_copies  // here")}});
 }
 

@@ -346,7 +346,8 @@ TEST_CASE("malformed text is refused at its place: types") {
   refused_op("  %a = alloc : shared f32[4294967296, 4294967296]", "too many elements", "4294");
   refused_op("  %a = tensor {name = \"a\"} : tensor f32[-1]", "expected an extent: an integer, 0",
              "-1");
-  refused_op("  %a = slice %n : view f32[1]", "expected 'global', 'shared' or 'fragment'", "f32");
+  refused_op("  %a = slice %n : view f32[1]", "expected 'global', 'shared', 'fragment' or 'local'",
+             "f32");
 }
 
 TEST_CASE("malformed text is refused at its place: numbers of a const") {

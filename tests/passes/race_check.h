@@ -131,7 +131,7 @@ class RaceCheck {
   Box box(const Op& op, size_t operand) {
     Value view = op.operands[operand];
     Box box;
-    if (op.code == OpCode::Load || op.code == OpCode::Store) {
+    if (op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Atomic) {
       for (size_t i = operand + 1; i < op.operands.size(); ++i)
         box.push_back(value(op.operands[i]));
     } else {

@@ -103,17 +103,23 @@ class SharedProgram {
       case 9: return store_elements();
       case 10: return reduce();
       case 11: return branch(depth);
-      default: return loop(depth);
+      case 12: return loop(depth);
+      default: return between(0, 1) ? loop(depth) : loop_with_exits(depth);
     }
   }
 
   void store_elements() {
     const Value base = between(0, 1) ? pick(tiles_) : between(0, 1) ? output_ : pick(memory_);
     const Value at = pick(index_);
+    const bool atomic = base != output_ && between(0, 3) == 0;
     build_.parallel({kRow}, [&](std::span<const Value> index) {
       Value column = index[0];
       if (between(0, 1)) column = build_.binary(OpCode::Add, column, at);
-      build_.store(build_.load(fragment_, {index[0]}), base, {at, column});
+      const Value value = build_.load(fragment_, {index[0]});
+      if (atomic)
+        build_.atomic("add", value, base, {at, column});
+      else
+        build_.store(value, base, {at, column});
     });
   }
 
@@ -142,6 +148,20 @@ class SharedProgram {
       statements(depth - 1, between(1, 6));
     }
     index_.pop_back();
+  }
+
+  void loop_with_exits(int depth) {
+    const RegionId body = build_.add_region(build_.emit(OpCode::Loop, {}));
+    Builder::Scope scope(build_, body);
+    statements(depth - 1, between(0, 2));
+    for (int exit = between(1, 2); exit > 0; --exit) {
+      {
+        const OpId op = build_.emit(OpCode::ExitIf, {condition_});
+        Builder::Scope tail(build_, build_.add_region(op));
+        statements(depth - 1, between(0, 1));
+      }
+      statements(depth - 1, between(0, 1));
+    }
   }
 
   Kernel kernel_;

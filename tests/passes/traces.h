@@ -1,5 +1,5 @@
 // The ways in which a launch may run, each as a list of ops: every loop 0 to 3 times, every branch
-// either way.
+// either way, a `loop` left at any of its exits, in its third round at the latest.
 #pragma once
 
 #include <functional>
@@ -38,19 +38,37 @@ class Traces {
   explicit Traces(const Kernel& kernel) : kernel_(kernel) {}
 
   void region(RegionId region) {
-    for (OpId id : kernel_.region(region).ops) {
-      const Op& op = kernel_.op(id);
-      if (op.code == OpCode::For) {
-        const int rounds = choose(4);
-        for (int round = 0; round < rounds; ++round) {
-          trace_.push_back({&op, round});
-          this->region(op.regions[0]);
-        }
-      } else if (op.code == OpCode::If) {
-        const auto side = static_cast<size_t>(choose(2));
-        if (side < op.regions.size()) this->region(op.regions[side]);
-      } else {
-        trace_.push_back({&op});
+    for (OpId id : kernel_.region(region).ops) one(id);
+  }
+
+  void one(OpId id) {
+    const Op& op = kernel_.op(id);
+    if (op.code == OpCode::For) {
+      const int rounds = choose(4);
+      for (int round = 0; round < rounds; ++round) {
+        trace_.push_back({&op, round});
+        region(op.regions[0]);
+      }
+    } else if (op.code == OpCode::If) {
+      const auto side = static_cast<size_t>(choose(2));
+      if (side < op.regions.size()) region(op.regions[side]);
+    } else if (op.code == OpCode::Loop) {
+      loop(op.regions[0]);
+    } else {
+      trace_.push_back({&op});
+    }
+  }
+
+  // Each round a stretch of the body up to one of its exits, or all of it.
+  void loop(RegionId body) {
+    std::vector<OpId> exits;
+    for (OpId id : kernel_.region(body).ops)
+      if (kernel_.op(id).code == OpCode::ExitIf) exits.push_back(id);
+    for (int round = 0;; ++round) {
+      const auto last = static_cast<size_t>(choose(static_cast<int>(exits.size()) + (round < 2)));
+      for (OpId id : kernel_.region(body).ops) {
+        if (last < exits.size() && id == exits[last]) return region(kernel_.op(id).regions[0]);
+        if (kernel_.op(id).code != OpCode::ExitIf) one(id);
       }
     }
   }

@@ -82,16 +82,19 @@ TEST_CASE("names") {
 TEST_CASE("dtype, rank and static extents") {
   Call call;
   Array wrong(F32, {1, 2, 3}), flat(F16, {200, 64}), narrow(F16, {2, 100, 32});
-  CHECK(call.error_with("q", wrong.view()) ==
-        "attend: q: expected f16 [heads, seq, 64], got f32 [1, 2, 3]");
+  CHECK(
+      call.error_with("q", wrong.view()) ==
+      "attend: q: expected f16 [heads, seq, 64], got f32 [1, 2, 3] | pass a copy converted to f16");
   CHECK(call.error_with("q", flat.view()) ==
-        "attend: q: expected f16 [heads, seq, 64], got f16 [200, 64]");
+        "attend: q: expected f16 [heads, seq, 64], got f16 [200, 64] | a view of it with 3 axes");
   CHECK(call.error_with("q", narrow.view()) ==
-        "attend: q: expected f16 [heads, seq, 64], got f16 [2, 100, 32]: axis 2 must be 64");
+        "attend: q: expected f16 [heads, seq, 64], got f16 [2, 100, 32]: axis 2 must be 64 | the "
+        "kernel is built for that extent: build it for another, or pad");
   Array bytes(I8, {2, 2});
   call = Call();
   CHECK(call.error_with("mask", bytes.view()) ==
-        "attend: mask: expected bool [heads, ceildiv(seq, 64)], got i8 [2, 2]");
+        "attend: mask: expected bool [heads, ceildiv(seq, 64)], got i8 [2, 2] | pass a copy "
+        "converted to bool");
 }
 
 TEST_CASE("dims agree wherever they appear") {
@@ -99,7 +102,7 @@ TEST_CASE("dims agree wherever they appear") {
   Array other(F16, {2, 99, 64});
   CHECK(call.error_with("k", other.view()) ==
         "attend: k: expected f16 [heads, seq, 64], got f16 [2, 99, 64]: "
-        "seq is 100 in q (axis 1) but 99 in k (axis 1)");
+        "seq is 100 in q (axis 1) but 99 in k (axis 1) | tensors that agree in seq");
   call = Call();
   call.arguments.dim("heads", 3);
   CHECK(call.error() ==
@@ -116,17 +119,20 @@ TEST_CASE("extents and dims out of range") {
   Memory negative = call.q.view();
   negative.shape[1] = -1;
   CHECK(call.error_with("q", negative) ==
-        "attend: q: expected f16 [heads, seq, 64], got f16 [2, -1, 64]: axis 1 is negative");
+        "attend: q: expected f16 [heads, seq, 64], got f16 [2, -1, 64]: axis 1 is negative | "
+        "extents are 0 or more");
   Memory huge = call.q.view();
   huge.shape[1] = int64_t{1} << 31;
   CHECK(call.error_with("q", huge) ==
         "attend: q: expected f16 [heads, seq, 64], got f16 [2, 2147483648, 64]: "
-        "axis 1 is longer than 2147483647");
+        "axis 1 is longer than 2147483647 | several calls, each with a part of it");
   call = Call();
   call.arguments.dim("limit", -4);
-  CHECK(call.error() == "attend: limit: expected a dim from 0 to 2147483647, got -4");
+  CHECK(call.error() ==
+        "attend: limit: expected a dim from 0 to 2147483647, got -4 | sizes are i32");
   call.arguments.dim("limit", int64_t{1} << 31);
-  CHECK(call.error() == "attend: limit: expected a dim from 0 to 2147483647, got 2147483648");
+  CHECK(call.error() ==
+        "attend: limit: expected a dim from 0 to 2147483647, got 2147483648 | sizes are i32");
 }
 
 TEST_CASE("computed extents") {
@@ -134,7 +140,7 @@ TEST_CASE("computed extents") {
   Array wide(Bool, {2, 3});
   CHECK(call.error_with("mask", wide.view()) ==
         "attend: mask: expected bool [heads, ceildiv(seq, 64)], got bool [2, 3]: "
-        "axis 1 must be ceildiv(seq, 64) = 2");
+        "axis 1 must be ceildiv(seq, 64) = 2 | the extent that the other arguments give it");
 }
 
 TEST_CASE("strides, alignment and null") {
@@ -149,15 +155,18 @@ TEST_CASE("strides, alignment and null") {
         "pass a copy whose last axis is contiguous");
   q = call.q.view();
   q.data = nullptr;
-  CHECK(call.error_with("q", q) == "attend: q: the address is null");
+  CHECK(call.error_with("q", q) ==
+        "attend: q: expected f16 [heads, seq, 64], got a null address | memory of the device; only "
+        "a tensor without elements may have none");
   q.data = reinterpret_cast<void*>(0x1001);
   CHECK(call.error_with("q", q) ==
-        "attend: q: address 0x1001 is not a multiple of 2, the size of f16");
+        "attend: q: address 0x1001 is not a multiple of 2, the size of f16 | pass a copy that "
+        "begins at such a multiple, as any allocation does");
   q = call.q.view();
   q.strides[0] = std::numeric_limits<int64_t>::max() / 2;
   CHECK(call.error_with("q", q) ==
         "attend: q: strides [4611686018427387903, 64, 1] of [2, 100, 64] reach outside the "
-        "address space");
+        "address space | strides count elements, not bytes");
   call = Call();
   q = call.q.view();
   q.strides = {0, 64, 1};
@@ -251,7 +260,8 @@ TEST_CASE("computed extents are written as a person would") {
   Signature two = signature_of(test::two_launch_kernel());
   Array x(F32, {3}), y(F32, {2});
   CHECK(error_of([&] { bind(two, Arguments().tensor("x", x).tensor("y", y)); }) ==
-        "two_launches: x: expected f32 [n * 2], got f32 [3]: axis 0 must be n * 2 = 4");
+        "two_launches: x: expected f32 [n * 2], got f32 [3]: axis 0 must be n * 2 = 4 | the extent "
+        "that the other arguments give it");
 }
 
 TEST_CASE("a grid that no machine can run") {

@@ -143,7 +143,8 @@ TEST_CASE("cuda call: what is wrong with an argument is said, with kernel and na
   CHECK_THAT(scale_error(*scale, x.memory(), elsewhere), Contains("scale: y: expected"));
   CHECK_THAT(with([&](Memory& m) { m.data = x.at(2).data; }),
              Contains("scale: x: address") && Contains("is not a multiple of 4, the size of f32"));
-  CHECK_THAT(with([](Memory& m) { m.data = nullptr; }), Contains("scale: x: the address is null"));
+  CHECK_THAT(with([](Memory& m) { m.data = nullptr; }),
+             Contains("scale: x: expected f32 [n], got a null address"));
   CHECK_THAT(with([](Memory& m) { m.strides = {2}; }),
              Contains("scale: x: expected stride 1 on the last axis, got strides [2]"));
   CHECK_THAT(with([](Memory& m) { m.strides = {}; }),

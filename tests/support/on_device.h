@@ -78,7 +78,12 @@ class OnDevice {
 inline void run_on(Device& device, const Executable& executable, const Bindings& bindings) {
   if (uses_host_memory(device)) return executable.run(bindings);
   OnDevice there(device, bindings);
-  executable.run(there.bindings());
+  try {
+    executable.run(there.bindings());
+  } catch (const UserError&) {  // of a device_assert: the results are there all the same
+    there.fetch();
+    throw;
+  }
   there.fetch();
 }
 

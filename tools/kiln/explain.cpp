@@ -139,6 +139,10 @@ class Explanation {
         break;
       }
       case OpCode::If: line(depth, "if", op); break;
+      case OpCode::Alloc:
+        if (!op.word("reason").empty())
+          line(depth, "tile " + str(kernel_.type(op.result)), op, op.word("reason"));
+        return;
       case OpCode::Gemm: line(depth, "gemm " + operands(op), op, op.word("reason")); return;
       case OpCode::Copy: line(depth, "copy " + operands(op), op, op.word("reason")); return;
       case OpCode::Convert: line(depth, "convert " + operands(op), op, conversion(op)); return;
