@@ -1,0 +1,5 @@
+#include "examples/examples.h"
+
+int main(int argc, char** argv) {
+  return examples::run(argc, argv);
+}
