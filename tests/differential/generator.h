@@ -20,8 +20,12 @@ struct Program {
 // element by element is clamped to |x| ≤ 4, and only such tiles are operands of a float gemm or
 // sum, whose result stays far below 2^24 whatever the order; floats that were integers or sums are
 // never operands (`Range`). The others take any numbers, infinities and NaNs too: no sums of
-// floats, and no fast_math, so that every op is correctly rounded. Loops in unspecified order only
-// add integers, or to sums.
+// floats, and no fast_math, so that every op is correctly rounded. Functions that devices
+// approximate, and softmaxes, have few arguments and coarse results (generate/approximate.h).
+// Loops in unspecified order only add integers, or to sums; atomics that meet commute. Bits are
+// looked at only of numbers that no op has made, whose zeros and NaNs are one.
 Program generate(uint64_t seed);
+
+void drop_watches(Kernel& kernel);  // for tests that want no words of it
 
 }  // namespace kiln::differential

@@ -23,6 +23,15 @@ class Random {
   T pick(std::initializer_list<T> from) {
     return from.begin()[between(0, static_cast<int64_t>(from.size()) - 1)];
   }
+  // The place of one of the weights, drawn with their probabilities.
+  size_t weighted(const std::vector<int>& weights) {
+    int64_t all = 0;
+    for (int weight : weights) all += weight;
+    int64_t left = between(1, all);
+    size_t at = 0;
+    while ((left -= weights[at]) > 0) ++at;
+    return at;
+  }
 
  private:
   std::mt19937_64 engine_;

@@ -3,12 +3,13 @@
 
 #include <functional>
 
-#include "ir/kernel.h"
+#include "tests/differential/generator.h"
 
 namespace kiln::differential {
 
-// The smallest program found, by taking out ops, branches and loops one at a time, that is still
-// legal and for which `fails` still holds. `fails` must not throw.
-Kernel reduce(const Kernel& kernel, const std::function<bool(const Kernel&)>& fails);
+// The smallest program found that is still legal and for which `fails` still holds: ops taken out,
+// branches and loops replaced by a round of them, values by operands or constants, attributes by
+// their defaults, extents, dtypes and dims by smaller or plainer ones. `fails` must not throw.
+Program reduce(const Program& program, const std::function<bool(const Program&)>& fails);
 
 }  // namespace kiln::differential

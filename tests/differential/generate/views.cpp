@@ -1,4 +1,6 @@
-#include "tests/differential/scope.h"
+#include "tests/differential/generate/views.h"
+
+#include <algorithm>
 
 namespace kiln::differential {
 
@@ -16,9 +18,21 @@ Value Views::near(int64_t low, int64_t high) {
   return builder_.binary(OpCode::Add, scalar, small(-3, 3));
 }
 
+Value Views::far() {
+  const int64_t end = random_.chance(50) ? INT32_MAX : INT32_MIN;
+  Value here = traced(0, 3);
+  return builder_.binary(end > 0 ? OpCode::Sub : OpCode::Add, builder_.constant(I32, end), here);
+}
+
 Value Views::index(int64_t extent, int64_t size, bool may_stick_out) {
+  if (may_stick_out && random_.chance(2)) return far();
   if (may_stick_out && random_.chance(50)) return near(-2, std::max<int64_t>(2, extent - size));
   return small(0, extent - size);
+}
+
+Value Views::index_in(int64_t extent, int64_t size) {
+  if (random_.chance(50)) return random_.pick(scope_.scalars);
+  return extent == kDynamic ? small(-3, 30) : index(extent, size, true);
 }
 
 Value Views::part(const TileInfo& tile, const Shape& shape, bool may_stick_out) {
@@ -64,17 +78,30 @@ Value Views::of(const TensorInfo& tensor, const Shape& shape) {
   }
   std::vector<Value> at;
   for (size_t axis = 0; axis < rank; ++axis) {
-    const int64_t extent = base[axis];
-    if (extent != kDynamic && extent < sizes[axis]) return {};
-    if (random_.chance(50)) {
-      at.push_back(random_.pick(scope_.scalars));
-    } else if (extent == kDynamic) {
-      at.push_back(small(-3, 30));
-    } else {
-      at.push_back(index(extent, sizes[axis], true));
-    }
+    if (base[axis] != kDynamic && base[axis] < sizes[axis]) return {};
+    at.push_back(index_in(base[axis], sizes[axis]));
   }
   return builder_.slice(value, at, sizes);
+}
+
+Value Views::rows_of(const TensorInfo& tensor, const Shape& tail) {
+  const size_t rank = tensor.shape.size();
+  if (rank < tail.size() + 1) return {};
+  const size_t axis_of_rows = rank - tail.size() - 1;
+  Shape sizes(axis_of_rows, 1);
+  const int64_t rows = tensor.shape[axis_of_rows];
+  sizes.push_back(rows == kDynamic || random_.chance(50) ? kDynamic : random_.between(1, rows));
+  sizes.insert(sizes.end(), tail.begin(), tail.end());
+  std::vector<Value> at;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const int64_t extent = tensor.shape[axis], size = sizes[axis];
+    if (extent != kDynamic && extent < size) return {};
+    // From a constant index the whole of a static axis that is as large.
+    const bool to_end = size == kDynamic;
+    at.push_back(to_end ? random_.chance(60) ? small(0, 0) : traced(-1, 2)
+                        : index_in(extent, size));
+  }
+  return builder_.slice(tensor.value, at, sizes);
 }
 
 }  // namespace kiln::differential

@@ -1,41 +1,10 @@
-// What a generated program may use at a point.
+// Views of tiles and tensors: slices of slices, at constant indices inside or at traced ones that
+// may stick out.
 #pragma once
 
-#include <vector>
-
-#include "ir/builder.h"
-#include "tests/differential/random.h"
+#include "tests/differential/generate/scope.h"
 
 namespace kiln::differential {
-
-inline constexpr int kMaxTrips = 4;
-
-// What floats hold. Small: integers of at most 4, which a gemm or a sum may take. Sum: what such a
-// gemm or sum gives, to which small numbers may be added in any order. Wild: anything.
-enum class Range { Small, Sum, Wild };
-
-struct TileInfo {
-  Value value;
-  Space space = Space::Shared;
-  DType dtype = F32;
-  Shape shape;
-  Range range = Range::Wild;  // of an integer type: Wild
-};
-
-struct TensorInfo {
-  Value value;
-  DType dtype = F32;
-  Shape shape;  // kDynamic for what is known at launch
-  Range range = Range::Wild;
-};
-
-struct Scope {
-  std::vector<TensorInfo> tensors;  // to read
-  std::vector<TileInfo> tiles;      // wholly written; of rank 0, variables
-  std::vector<Value> scalars;       // i32, the same for the whole block
-  std::vector<Value> params;        // of any dtype
-  TensorInfo mask, list;            // [blocks, kMaxTrips]
-};
 
 // A part of storage.
 struct Part {
@@ -43,8 +12,6 @@ struct Part {
   Shape shape;
 };
 
-// Views of tiles and tensors: slices of slices, at constant indices inside or at traced ones that
-// may stick out.
 class Views {
  public:
   Views(Builder& builder, Random& random, const Scope& scope)
@@ -55,6 +22,7 @@ class Views {
   }
   Value traced(int64_t low, int64_t high);  // a number between them that depends on a scalar
   Value near(int64_t low, int64_t high);    // likewise, or a scalar, moved a little
+  Value far();  // near one of the ends of i32, known only when the program runs
 
   // A part of a tile of at most its extents; the tile itself, sometimes.
   Part of(const TileInfo& tile, bool may_stick_out);
@@ -62,9 +30,13 @@ class Views {
   Value part(const TileInfo& tile, const Shape& shape, bool may_stick_out);
   // A part of a tensor whose extents other than 1 are `shape`; none if its rank is too low.
   Value of(const TensorInfo& tensor, const Shape& shape);
+  // Rows of a tensor, to be picked from by number: any number of rows of extents `tail`, with
+  // extents of 1 in front.
+  Value rows_of(const TensorInfo& tensor, const Shape& tail);
 
  private:
   Value index(int64_t extent, int64_t size, bool may_stick_out);
+  Value index_in(int64_t extent, int64_t size);  // of a tensor
 
   Builder& builder_;
   Random& random_;

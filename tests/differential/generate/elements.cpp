@@ -1,7 +1,10 @@
 // Statements on single elements.
 #include <algorithm>
 
-#include "tests/differential/body.h"
+// Element-wise loops, and what they may read.
+#include <algorithm>
+
+#include "tests/differential/generate/body.h"
 
 namespace kiln::differential {
 
@@ -24,6 +27,8 @@ std::vector<Leaf> Body::scalar_leaves() {
     for (int64_t extent : tile.shape) leaf.index.push_back(views_.near(-1, extent));
     leaves.push_back(std::move(leaf));
   }
+  for (const TileInfo& array : scope_.arrays)
+    leaves.push_back({array.value, any_index(array.shape.size(), scope_.scalars), {}});
   if (random_.chance(30)) {
     const TensorInfo& tensor = random_.pick(scope_.tensors);
     leaves.push_back({tensor.value, any_index(tensor.shape.size(), scope_.scalars), {}});
@@ -39,7 +44,7 @@ std::vector<Leaf> Body::element_leaves(Indices index, const std::vector<TileInfo
   for (Value param : scope_.params) leaves.push_back({{}, {}, param});
   for (const TileInfo& source : scope_.tiles) {
     if (std::any_of(stored.begin(), stored.end(),
-                    [&](const TileInfo& tile) { return tile.value == source.value; }))
+                    [&](const TileInfo& tile) { return tile.shares_bytes(source); }))
       continue;
     if (source.space == Space::Shared && random_.chance(40)) {
       leaves.push_back({source.value, any_index(source.shape.size(), index), {}});
@@ -51,6 +56,8 @@ std::vector<Leaf> Body::element_leaves(Indices index, const std::vector<TileInfo
     const TensorInfo& tensor = random_.pick(scope_.tensors);
     leaves.push_back({tensor.value, any_index(tensor.shape.size(), index), {}});
   }
+  for (const TileInfo& array : scope_.arrays)
+    leaves.push_back({array.value, any_index(array.shape.size(), index), {}});
   return leaves;
 }
 
@@ -82,6 +89,7 @@ std::vector<Value> Body::any_index(size_t rank, Indices index) {
     if (random_.chance(30)) i = builder_.binary(OpCode::Add, i, views_.small(-2, 3));
     if (random_.chance(10)) i = builder_.binary(OpCode::Mul, i, views_.small(-1, 3));
     if (random_.chance(20)) i = views_.near(-1, 8);
+    if (random_.chance(2)) i = views_.far();
     place.push_back(i);
   }
   return place;
@@ -97,6 +105,13 @@ std::vector<Value> Body::injective_index(const TileInfo& target, Indices index) 
     place.push_back(builder_.binary(code, from, index[axis]));
   }
   return place;
+}
+
+void Body::elementwise_of_any() {
+  std::vector<TileInfo> targets{random_.pick(scope_.tiles)};
+  const TileInfo other = random_.pick(scope_.tiles);
+  if (other.shape == targets[0].shape && !other.shares_bytes(targets[0])) targets.push_back(other);
+  elementwise(targets);
 }
 
 void Body::elementwise(const std::vector<TileInfo>& targets) {
@@ -117,6 +132,7 @@ void Body::elementwise(const std::vector<TileInfo>& targets) {
         leaves.push_back({target.value, places.back(), {}});
       }
     }
+    if (random_.chance(12)) own_array(index, leaves);
     for (size_t i = 0; i < targets.size(); ++i) {
       Value value = value_for(targets[i].dtype, leaves);
       builder_.store(value, targets[i].value, places[i]);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "tests/differential/body.h"
+#include <algorithm>
+
+#include "tests/differential/generate/body.h"
 
 namespace kiln::differential {
 namespace {
@@ -13,7 +15,7 @@ class Generator {
 
   Program run() {
     if (random_.chance(25)) numbers_ = Numbers::Any;
-    kernel_.fast_math = numbers_ == Numbers::Small && random_.chance(30);
+    kernel_.fast_math = numbers_ == Numbers::Small && random_.chance(45);
     block_rows_ = random_.pick({1, 3, 4, 8, 16, 17});
     choose_dims();
     for (int i = 0, n = static_cast<int>(random_.between(1, 3)); i < n; ++i) add_input();
@@ -21,7 +23,8 @@ class Generator {
     scope_.list = add_tensor("list", I32, {blocks_}, {kMaxTrips}, "input");
     for (int i = 0, n = static_cast<int>(random_.between(0, 2)); i < n; ++i) add_param();
     choose_launches();
-    for (const std::vector<Target>& targets : launches_) add_launch(targets);
+    add_atomics();
+    for (size_t i = 0; i < launches_.size(); ++i) add_launch(i);
     return {std::move(kernel_), std::move(dims_), numbers_ == Numbers::Any};
   }
 
@@ -56,7 +59,8 @@ class Generator {
       lead_.push_back(dim(fmt::format("lead{}", i), extent));
       others *= std::max<int64_t>(1, extent);
     }
-    const int64_t rows = random_.between(0, 40 / others);
+    const int64_t most_blocks = random_.chance(85) ? 3 : 12;
+    const int64_t rows = random_.between(0, std::min(40 / others, most_blocks * block_rows_));
     rows_ = dim("rows", rows);
     blocks_ = dim("blocks", (rows + block_rows_ - 1) / block_rows_);
     width_ = dim("width", random_.chance(10) ? 0 : random_.between(1, 40));
@@ -119,12 +123,39 @@ class Generator {
     }
   }
 
+  // Tensors of which launches use one for atomics, and those after it read.
+  void add_atomics() {
+    for (int i = 0, n = random_.pick({0, 1, 1, 2}); i < n; ++i) {
+      const DType dtype = random_.pick({I32, I32, U32, I64, U64, F32, F32, F64});
+      const std::string name = fmt::format("atomic{}", i);
+      AtomicTensor made;
+      if (random_.chance(35)) {  // each block has its rows
+        std::vector<Value> dynamic = lead_;
+        dynamic.push_back(rows_);
+        made = {add_tensor(name, dtype, dynamic, {random_.between(1, 20)}, "inout"), "", {}, 0};
+        made.rows = block_rows_;
+      } else {
+        made.tensor = random_.chance(30)
+                          ? add_tensor(name, dtype, {width_}, {}, "inout")
+                          : add_tensor(name, dtype, {}, {random_.between(1, 40)}, "inout");
+        made.kind = is_float(dtype)
+                        ? random_.pick({numbers_ == Numbers::Small ? "add" : "max", "max", "min"})
+                        : random_.pick({"add", "max", "min", "and", "or", "xor"});
+      }
+      if (is_float(dtype)) made.tensor.range = Range::Wild;
+      atomics_.push_back(std::move(made));
+    }
+  }
+
   // ---- launches ----
 
-  void add_launch(const std::vector<Target>& targets) {
+  void add_launch(size_t number) {
+    const std::vector<Target>& targets = launches_[number];
     std::vector<Value> grid{blocks_};
     grid.insert(grid.end(), lead_.begin(), lead_.end());
-    RegionId region = builder_.add_region(builder_.emit(OpCode::Launch, grid));
+    Attrs attrs;
+    if (random_.chance(30)) attrs.set("rasterize", random_.between(1, 4));
+    RegionId region = builder_.add_region(builder_.emit(OpCode::Launch, grid, std::move(attrs)));
     std::vector<Value> block;
     for (size_t axis = 0; axis < grid.size(); ++axis)
       block.push_back(kernel_.add_argument(region, Type::scalar(I32)));
@@ -136,13 +167,21 @@ class Generator {
       scope.scalars.insert(scope.scalars.begin(), block.begin(), block.end());
       scope.scalars.push_back(first_row_);
       scope.scalars.push_back(rows_);
+      for (size_t i = 0; i < atomics_.size(); ++i) {
+        AtomicTensor& to = atomics_[i];
+        if (to.kind.empty()) to.start = own_start(), to.start.pop_back();
+        if (launch_of(i) == number) scope.atomics.push_back(to);
+      }
       Body body(builder_, random_, std::move(scope), numbers_);
       fill_launch(body, targets);
     }
     // What this launch wrote, later ones may read.
     for (const Target& target : targets)
       if (target.role != "output") scope_.tensors.push_back(target.tensor);
+    for (size_t i = 0; i < atomics_.size(); ++i)
+      if (launch_of(i) == number) scope_.tensors.push_back(atomics_[i].tensor);
   }
+  size_t launch_of(size_t atomic) const { return atomic % launches_.size(); }
 
   void fill_launch(Body& body, const std::vector<Target>& targets) {
     for (int i = 0, n = static_cast<int>(random_.between(2, 4)); i < n; ++i) body.add_tile();
@@ -201,6 +240,19 @@ class Generator {
       builder_.emit(OpCode::Copy, {tile.value, view});
     }
     if (random_.chance(20)) write_element(body, tensor);
+    if (random_.chance(15)) scatter_rows(body, tensor);
+  }
+
+  // Some of the block's rows once more.
+  void scatter_rows(Body& body, const TensorInfo& tensor) {
+    const int64_t count = random_.pick({1, 3, 8});
+    TileInfo tile = body.make_tile(random_.pick({Space::Shared, Space::Fragment}), tensor.dtype,
+                                   {count, tensor.shape.back()});
+    body.fill(tile.value, tile.dtype);
+    body.elementwise({tile});
+    Value numbers = body.distinct_rows(count, block_rows_);
+    Value rows = builder_.slice(tensor.value, own_start(), own_extents(tensor));
+    builder_.emit(OpCode::Scatter, {tile.value, numbers, rows});
   }
 
   void write_element(Body& body, const TensorInfo& tensor) {
@@ -221,6 +273,7 @@ class Generator {
   int64_t block_rows_ = 1;
   Scope scope_;  // what all launches share
   std::vector<std::vector<Target>> launches_;
+  std::vector<AtomicTensor> atomics_;
   Value first_row_;                // of the launch under construction
   std::vector<Value> lead_index_;  // likewise
 };
