@@ -28,8 +28,9 @@ ARROWS = {
     "runtime/ptx": ["runtime/ptx", "ir/dtype.h"],
     "runtime": ["runtime", "codegen", "passes", "ir"],
     "kernels": ["kernels", "runtime", "codegen", "passes", "dsl", "ir"],
+    "examples": ["examples", "runtime", "dsl", "ir"],
     "tools": ["tools", "kernels", "runtime", "codegen", "passes", "dsl", "ir"],
-    "tests": ["tests", "tools", "kernels", "runtime", "codegen", "passes", "dsl", "ir"],
+    "tests": ["tests", "tools", "examples", "kernels", "runtime", "codegen", "passes", "dsl", "ir"],
 }
 
 # Folders that may include a library's headers, by the header's first folder; anywhere if absent.

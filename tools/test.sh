@@ -90,7 +90,7 @@ part "build" build release
 part "tests" run_ctest $release -LE 'differential|nocompile|performance|gpu'
 part "programs that must not compile" run_ctest $release -L nocompile
 part "ratios of speed" run_ctest $release -L performance -V
-part "interpreter against host, fuzzed" run_ctest $release -L differential -V
+part "random programs" run_ctest $release -L differential -V
 part "GPU tests" run_ctest $release -L gpu -V
 part "bundle" bundle
 if [[ ${KILN_TEST_FAST:-} != 1 ]]; then

@@ -4,6 +4,7 @@
 //     gpu_tests [attention]            as any Catch2 program
 //     gpu_tests --differential …       random programs alone, with that program's options
 //     gpu_tests --conformance          PTX snippets against the manual's results
+//     gpu_tests --example NAME …       one of the examples, on any --device
 //     gpu_tests --launch-cost          what compiling, loading and launching cost
 //     gpu_tests --race-attention PTX   hand-written kernels against what they are to match
 //     gpu_tests --race-gemm CUBLAS
@@ -18,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "examples/examples.h"
 #include "ir/error.h"
 #include "runtime/device.h"
 #include "tests/conformance/snippet.h"
@@ -77,6 +79,7 @@ int run(int argc, char** argv) {
     return differential({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], "--conformance") == 0)
     return kiln::conformance::run_on_gpu();
+  if (argc > 1 && std::strcmp(argv[1], "--example") == 0) return examples::run(argc - 1, argv + 1);
   if (argc > 1 && std::strcmp(argv[1], "--launch-cost") == 0) return kiln::measure_launch_cost();
   if (argc > 2 && std::strcmp(argv[1], "--race-attention") == 0)
     return kiln::race_attention(argv[2]);
