@@ -8,6 +8,7 @@
 
 #include "codegen/llvm_impl.h"
 #include "codegen/nvptx_emit_impl.h"
+#include "codegen/nvptx_text_impl.h"
 #include "ir/error.h"
 #include "ir/walk.h"
 
@@ -34,15 +35,6 @@ std::string entry_name(const Kernel& kernel, size_t launch, size_t launches) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name == "WARP_SZ")
     name = "kernel_" + name;
   return launches == 1 ? name : fmt::format("{}_{}", name, launch);
-}
-
-// LLVM flushes halves where f32 ones are flushed. For bf16 PTX has no such modifier (PTX ISA, setp,
-// min, max, fma); of f16 it would lose what matters: 6e-5 is subnormal. So both go.
-std::string without_half_flushes(std::string ptx) {
-  constexpr std::string_view kFlush = ".ftz";
-  for (const std::string_view unwanted : {".ftz.bf16", ".ftz.f16"})
-    for (size_t at = 0; (at = ptx.find(unwanted, at)) != ptx.npos;) ptx.erase(at, kFlush.size());
-  return ptx;
 }
 
 // What the passes would have made fit may not, in a text that they were not run on.
@@ -86,7 +78,7 @@ class Compilation {
   std::string text() const { return owner_.text(); }
   GpuCode code() {
     std::string ptx = owner_.emit(*machine_, llvm::CodeGenFileType::AssemblyFile);
-    return {without_half_flushes(std::move(ptx)), launches_};
+    return {with_wide_minima(without_half_flushes(std::move(ptx))), launches_};
   }
 
  private:
