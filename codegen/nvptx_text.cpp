@@ -17,7 +17,7 @@ struct Minimum {
   std::array<std::string_view, 3> operands;  // the result first
 };
 
-// Of `	max.u16 	%rs3, %rs1, 5;`.
+// Of `max.u16 %rs3, %rs1, 5;` behind a tab, with another before the operands.
 std::optional<Minimum> minimum_of(std::string_view line) {
   if (line.size() < 9 || line[0] != '\t' || !line.ends_with(';')) return std::nullopt;
   const std::string_view op = line.substr(1, 3), type = line.substr(4, 5);
