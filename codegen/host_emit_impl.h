@@ -93,7 +93,7 @@ class Emitter {
   Place slice_place(const Op& slice);
   Place reshaped_place(Place tile, const Type& type);
   Place new_tile(DType dtype, const Shape& shape);
-  Place new_image(DType dtype, const Shape& shape);  // of a tile that is reshaped
+  Place new_image(DType dtype, const Shape& shape);  // row by row, as bits
   llvm::MDNode* new_alias_tag();
   uint64_t take_scratch(uint64_t bytes);  // its offset, aligned to 64
   Val scratch_at(uint64_t offset);

@@ -28,15 +28,7 @@ void report_watch(const char* headline, int64_t space, int64_t dtype, int64_t ra
 void Emitter::emit_watch(const Op& op) {
   auto& ir = b.ir;
   const Type type = kernel_.type(op.operands[0]);
-  const Shape strides = Memory::contiguous(nullptr, type.dtype, type.shape).strides;
-  Place image{type.dtype, true, nullptr, nullptr, {}, {}};
-  image.pointer = scratch_at(
-      take_scratch(static_cast<uint64_t>(kiln::count(type.shape)) * size_of(type.dtype)));
-  for (size_t axis = 0; axis < type.shape.size(); ++axis) {
-    const int64_t size = type.shape[axis];
-    image.axes.push_back(
-        {b.i64(strides[axis]), b.i64(0), b.i64(0), b.i64(size), b.i64(size), size, 0, size});
-  }
+  const Place image = new_image(type.dtype, type.shape);
   emit_copy(place(op.operands[0]), image, 0);
 
   auto& context = ir.getContext();

@@ -1,6 +1,4 @@
 // device_assert: an error at the end of the run, with the results all the same.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include "runtime/device.h"
 #include "tests/codegen/harness.h"
 #include "tests/support/on_device.h"
+#include "tests/support/written_by.h"
 
 using namespace kiln;
 using namespace kiln::testing;
@@ -84,25 +83,6 @@ TEST_CASE("device_assert", "[assert]") {
 }
 
 namespace {
-
-// What a run writes to standard error.
-std::string written_by(const std::function<void()>& run, size_t most = 1 << 16) {
-  std::fflush(stderr);
-  char path[] = "kiln_watch_XXXXXX";  // in the build folder
-  const int file = mkstemp(path), saved = dup(2);
-  REQUIRE(file >= 0);
-  dup2(file, 2);
-  run();
-  std::fflush(stderr);
-  dup2(saved, 2);
-  close(saved);
-  std::string text(most, '\0');
-  const ssize_t bytes = pread(file, text.data(), text.size(), 0);
-  text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
-  close(file);
-  std::remove(path);
-  return text;
-}
 
 size_t occurrences(const std::string& text, const std::string& of) {
   size_t n = 0;
@@ -179,8 +159,7 @@ TEST_CASE("more watches than there is room for", "[assert]") {
   });
   const std::string device = on_host() ? "emulator" : std::getenv("KILN_TEST_DEVICE");
   Outcome outcome;
-  const std::string text =
-      written_by([&] { outcome = run_on_device(device, kernel, {7}); }, 2 << 20);
+  const std::string text = written_by([&] { outcome = run_on_device(device, kernel, {7}); });
   CHECK(outcome.y == std::vector<int32_t>{46});
   CHECK(occurrences(text, "watch often, block") == 32);
   CHECK(text.find("watch often: 8 more, for which there was no room") != std::string::npos);

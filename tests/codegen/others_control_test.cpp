@@ -1,11 +1,9 @@
 // Faults that others' users met around control flow, launches and reports (tests/OTHERS_BUGS.md).
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "dsl/dsl.h"
 #include "ir/canon.h"
 #include "ir/print.h"
 #include "tests/codegen/exact.h"
+#include "tests/support/written_by.h"
 
 using namespace kiln;
 using namespace kiln::testing;
@@ -48,26 +46,6 @@ Kernel barriers(bool watched) {
     copy(s, y(block, all));
   });
 }
-
-// Where watches write to while it lives: nowhere.
-class Silence {
- public:
-  Silence() : saved_(dup(2)) {
-    std::fflush(stderr);
-    const int nowhere = open("/dev/null", O_WRONLY);
-    dup2(nowhere, 2);
-    close(nowhere);
-  }
-  ~Silence() {
-    std::fflush(stderr);
-    dup2(saved_, 2);
-    close(saved_);
-  }
-  Silence(const Silence&) = delete;
-
- private:
-  int saved_;
-};
 
 }  // namespace
 
@@ -128,10 +106,7 @@ TEST_CASE("watching changes nothing", "[control][others]") {
   if (on_host()) run_passes(lowered, pipeline_for(Tier::Host));
   for (const Level& level : levels()) {
     RandomBindings actual = watched;
-    {
-      const Silence silence;
-      level.compile(lowered)(actual.bindings());
-    }
+    written_by([&] { level.compile(lowered)(actual.bindings()); });
     CHECK(actual.difference(expected) == "");
   }
 }

@@ -18,11 +18,13 @@
 #include "tests/differential/random.h"
 #include "tests/passes/race_check.h"
 #include "tests/support/on_device.h"
+#include "tests/support/written_by.h"
 
 namespace kiln::differential {
 namespace {
 
 using testing::RandomBindings;
+using testing::written_by;
 
 constexpr int kTraces = 100;                // of a program, in the search for races
 constexpr unsigned kSeconds = 600;          // for some programs; they take a few

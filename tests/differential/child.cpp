@@ -1,7 +1,6 @@
 #include "tests/differential/child.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,42 +40,6 @@ std::string guarded(const std::function<std::string()>& check, unsigned seconds)
     return fmt::format("takes longer than {} s", seconds);
   if (WIFSIGNALED(status)) return fmt::format("crashed with signal {}", WTERMSIG(status));
   return result;
-}
-
-namespace {
-
-// Standard error as a file in memory, until the object dies.
-class Captured {
- public:
-  Captured() : before_(dup(STDERR_FILENO)), file_(memfd_create("stderr", 0)) {
-    if (before_ < 0 || file_ < 0 || dup2(file_, STDERR_FILENO) < 0)
-      throw std::runtime_error("standard error cannot be captured");
-  }
-  ~Captured() {
-    dup2(before_, STDERR_FILENO);
-    close(before_);
-    close(file_);
-  }
-  Captured(const Captured&) = delete;
-
-  std::string text() const {
-    std::string all;
-    char buffer[4096];
-    for (ssize_t n; (n = pread(file_, buffer, sizeof buffer, static_cast<off_t>(all.size()))) > 0;)
-      all.append(buffer, static_cast<size_t>(n));
-    return all;
-  }
-
- private:
-  int before_, file_;
-};
-
-}  // namespace
-
-std::string written_by(const std::function<void()>& run) {
-  Captured captured;
-  run();
-  return captured.text();
 }
 
 }  // namespace kiln::differential
