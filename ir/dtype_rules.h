@@ -31,11 +31,9 @@ bool is_bitwise(std::string_view kind);
 // Of atomics: the integers of 4 and 8 bytes, and the floats if the kind is not bitwise.
 bool atomic_takes(std::string_view kind, DType dtype);
 
-// Those for which holds(dtype), in words: "i32, u32 or u64".
-template <class Holds>
-std::string dtypes_text(Holds&& holds);
 std::string words_or(std::span<const std::string> words);  // "a, b or c"
 
+// Those for which holds(dtype), in words: "i32, u32 or u64".
 template <class Holds>
 std::string dtypes_text(Holds&& holds) {
   std::string found[std::size(kAllDTypes)];
