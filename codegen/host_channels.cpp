@@ -10,6 +10,8 @@
 
 namespace kiln::host {
 
+static constexpr unsigned kAgentArgument = 5;  // of a role's function
+
 void Emitter::emit_channel(const Op& op) {
   const Type& type = kernel_.type(op.result);
   const int64_t slots = op.integer("slots");
@@ -43,8 +45,10 @@ void Emitter::increment(const Channel& channel, Counter which) {
 void Emitter::await(const Op& op, const Channel& channel, Counter which, Val least,
                     const char* why) {
   auto& ir = b.ir;
+  // A block without roles has nobody to wait for; that it need not is the interpreter's to check.
+  if (function_->arg_size() <= kAgentArgument) return;
   b.when(ir.CreateICmpSLT(count(channel, which), least), [&] {
-    Val agent = function_->getArg(5);
+    Val agent = function_->getArg(kAgentArgument);
     const size_t number = waits_.size();
     waits_.push_back(
         {op.loc, fmt::format("{} of {} of {}: {}", info(op.code).name,

@@ -128,10 +128,20 @@ Val Emitter::scratch_at(uint64_t offset) {
 Place Emitter::slice_place(const Op& slice) {
   Place view = place(slice.operands[0]);
   const Shape& shape = kernel_.type(slice.result).shape;
+  const size_t lacking = view.axes.size() - shape.size();
+  const auto index_of = [&](size_t axis) {
+    return b.ir.CreateSExt(scalar(slice.operands[1 + axis]), b.ir.getInt64Ty());
+  };
+  for (size_t i = 0; i < lacking; ++i) {  // of a whole tile: one place of the axis, surely inside
+    view.pointer = b.ir.CreateGEP(b.tile_type(view.dtype), view.pointer,
+                                  b.ir.CreateMul(index_of(i), b.i64(view.pitches[0])));
+    view.axes.erase(view.axes.begin());
+    view.pitches.erase(view.pitches.begin());
+  }
   for (size_t i = 0; i < view.axes.size(); ++i) {
     Axis& axis = view.axes[i];
-    const Interval at = ranges_.of(slice.operands[1 + i]);
-    Val index = b.ir.CreateSExt(scalar(slice.operands[1 + i]), b.ir.getInt64Ty());
+    const Interval at = ranges_.of(slice.operands[1 + lacking + i]);
+    Val index = index_of(lacking + i);
     axis.size = shape[i];
     axis.extent = axis.size == kDynamic ? b.smax(b.i64(0), b.ir.CreateSub(axis.extent, index))
                                         : b.i64(axis.size);

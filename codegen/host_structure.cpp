@@ -122,7 +122,8 @@ void Emitter::emit_op(const Op& op) {
     case OpCode::DeviceAssert: return;  // became an atomic where somebody looks at it
     case OpCode::Watch: return emit_watch(op);
     case OpCode::Barrier:  // a block is one thread here, and copies are done when they are issued
-    case OpCode::WaitCopies: return;
+    case OpCode::WaitCopies:
+    case OpCode::CommitCopies: return;
     case OpCode::Fill:
       return emit_fill(place(op.operands[1]), scalar(op.operands[0]),
                        kernel_.type(op.operands[0]).dtype);

@@ -7,8 +7,12 @@ namespace kiln::nvptx {
 void Emitter::emit_copy(const Op& op) {
   const Value from = op.operands[0], to = op.operands[1];
   const Scalar pad = convert(Scalar::of_float(F64, op.real("pad")), kernel_.type(from).dtype);
-  if (!is_fragment(from) && !is_fragment(to))
-    return copy_memory(*this, place(from), place(to), pad, op.word("instruction") == "cp_async");
+  if (!is_fragment(from) && !is_fragment(to)) {
+    const bool async = op.word("instruction") == "cp_async";
+    copy_memory(*this, place(from), place(to), pad, async);
+    if (async && op.word("group") == "own") b.call(llvm::Intrinsic::nvvm_cp_async_commit_group, {});
+    return;
+  }
   if (!is_fragment(from)) return load_fragment(*this, place(from), fragment(to), pad);
   if (!is_fragment(to)) return store_fragment(*this, fragment(from), place(to));
   copy_fragment(*this, op.loc, fragment(from), fragment(to));

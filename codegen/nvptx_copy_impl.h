@@ -6,7 +6,7 @@
 namespace kiln::nvptx {
 
 // Between tensors and shared tiles. `pad` is of the source's dtype. `async`: by cp.async where
-// vectors allow, and one group of copies is committed in any case.
+// vectors allow; the caller commits the group.
 void copy_memory(Emitter& emitter, const Place& from, const Place& to, const Scalar& pad,
                  bool async);
 void fill_memory(Emitter& emitter, const Place& to, Val value);  // of the place's dtype

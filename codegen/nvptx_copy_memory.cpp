@@ -200,7 +200,6 @@ void copy_memory(Emitter& e, const Place& from, const Place& to, const Scalar& p
     by_elements();
   else
     e.b.when(vectors.usable, by_vectors, by_elements);
-  if (async) e.b.call(llvm::Intrinsic::nvvm_cp_async_commit_group, {});
 }
 
 void fill_memory(Emitter& e, const Place& to, Val value) {

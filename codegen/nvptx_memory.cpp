@@ -11,6 +11,7 @@
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/error.h"
 #include "ir/layout/shared.h"
+#include "ir/layout/reshape.h"
 
 namespace kiln::nvptx {
 namespace {
@@ -79,6 +80,16 @@ struct Position {
   Val variable;
   int64_t constant;
 };
+
+// One place, surely inside, of the first axis of a whole shared tile, in place of the tile.
+void take_front(Builder& b, Place& place, Val index) {
+  const Stacked parts = unstacked(*place.layout);
+  const int64_t bytes = parts.stride * static_cast<int64_t>(size_of(place.dtype));
+  place.pointer =
+      b.ir.CreateGEP(b.ir.getInt8Ty(), place.pointer, b.ir.CreateMul(index, b.i32(bytes)));
+  place.layout = std::make_shared<const Layout>(parts.part);
+  place.axes.erase(place.axes.begin());
+}
 
 Position take_apart(Builder& b, Val start, Val index) {
   constexpr int kDepth = 6;
@@ -161,8 +172,10 @@ Place Emitter::place(Value storage) {
   if (!slice) throw InternalError("storage used before its definition");
   Place view = place(slice->operands[0]);
   const Shape& shape = kernel_.type(slice->result).shape;
+  const size_t lacking = view.axes.size() - shape.size();
+  for (size_t i = 0; i < lacking; ++i) take_front(b, view, scalar(slice->operands[1 + i]));
   for (size_t i = 0; i < view.axes.size(); ++i) {
-    const Value index = slice->operands[1 + i];
+    const Value index = slice->operands[1 + lacking + i];
     view.axes[i] = slice_axis(b, view.axes[i], scalar(index), ranges_.of(index), shape[i]);
   }
   places_[storage.id] = view;

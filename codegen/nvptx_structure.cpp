@@ -276,6 +276,7 @@ void Emitter::emit_one(const Op& op) {
     case OpCode::WaitCopies:
       b.call(llvm::Intrinsic::nvvm_cp_async_wait_group, {b.i32(op.integer("pending"))});
       return;
+    case OpCode::CommitCopies: b.call(llvm::Intrinsic::nvvm_cp_async_commit_group, {}); return;
     case OpCode::Roles: return emit_roles(op);
     case OpCode::Loop: return emit_loop(op);
     case OpCode::ExitIf: return emit_exit_if(op);

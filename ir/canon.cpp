@@ -206,6 +206,7 @@ Kernel canonical(const Kernel& kernel) {
   Kernel result(kernel.name);
   result.fast_math = kernel.fast_math;
   result.target = kernel.target;
+  result.without = kernel.without;
   ValueMap map;
   rebuild(kernel, scheduler, kernel.body, result, result.body, map);
   return result;

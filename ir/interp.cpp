@@ -131,6 +131,7 @@ void Interpreter::run_launch(const Op& op) {
     start_block();
     run_scope(op.regions[0]);
     end_agent();
+    for (const auto& [id, channel] : channels_) check_drained(*channel);
   }
 }
 
@@ -164,6 +165,7 @@ void Interpreter::run_inst(const Inst& inst) {
     case OpCode::Convert: return run_copy(*this, op);
     case OpCode::Barrier:  // a block is one thread here
     case OpCode::WaitCopies: return;
+    case OpCode::CommitCopies: ++committed_; return;
     case OpCode::Fill: return run_fill(*this, op);
     case OpCode::Gemm: return run_gemm(*this, op);
     case OpCode::Reduce: return run_reduce(*this, op);
@@ -292,7 +294,15 @@ void Interpreter::run_reshape(const Op& op) {
 
 void Interpreter::run_slice(const Op& op) {
   index_of(op, 1);
-  views_[op.result.id] = view(op.operands[0]).slice(index_, kernel_.type(op.result).shape);
+  const View& from = view(op.operands[0]);
+  const Shape& shape = kernel_.type(op.result).shape;
+  const size_t lacking = index_.size() - shape.size();
+  for (size_t axis = 0; axis < lacking; ++axis)
+    if (index_[axis] < 0 || index_[axis] >= from.extents[axis])
+      throw UserError(
+          op.loc, fmt::format("slice: place {} on axis {} of {}, which has {}", index_[axis], axis,
+                              str(kernel_.type(op.operands[0])), from.extents[axis]));
+  views_[op.result.id] = from.slice(index_, shape);
 }
 
 // Of the view, the element at index_.

@@ -18,13 +18,15 @@ std::string_view name_of(const Op& op) {
 
 bool overlap(const View& a, const View& b) {
   if (a.base != b.base) return false;
+  if (a.lacking != b.lacking) return true;  // not told apart
+  if (a.first != b.first) return false;
   for (size_t axis = 0; axis < a.low.size(); ++axis)
     if (std::max(a.low[axis], b.low[axis]) >= std::min(a.high[axis], b.high[axis])) return false;
   return true;
 }
 
 bool same_part(const View& a, const View& b) {
-  return a.base == b.base && a.low == b.low && a.high == b.high;
+  return a.base == b.base && a.first == b.first && a.low == b.low && a.high == b.high;
 }
 
 const char* how_to_wait(const Op& op) {
@@ -164,6 +166,7 @@ void Interpreter::run_await(const Op& op) {
 void Interpreter::run_copy_async(const Op& op) {
   const View from = view(op.operands[0]), to = view(op.operands[1]);
   require_open(op, *to.base);
+  to.base->slot->copied = {&op, committed_};
   Task task{&op, agent_number(), agent().depth, {{to, true}}, {}};
   task.steps.push_back([&op, from, to] { scatter(to, gather(op, from, zero_of(from))); });
   work_.begin(std::move(task));

@@ -50,7 +50,27 @@ void check_drained(const Channel& channel) {
                   "the role that pops takes all that is pushed before it ends");
 }
 
+// A block's own copies are there when their group is not among the latest that may be under way.
+void check_arrived(const Op& pop, const Slot& slot, int64_t committed) {
+  const auto& [copy, group] = slot.copied;
+  if (!copy) return;
+  const int64_t later = committed - group - 1, pending = pop.integer("pending");
+  if (later < 0)
+    throw UserError(pop.loc,
+                    fmt::format("pop: the copy_async at {} is in no group yet", str(copy->loc)),
+                    "commit_copies closes one");
+  if (later < pending)
+    throw UserError(pop.loc,
+                    fmt::format("pop: pending = {}, but {} groups of copies were closed after that "
+                                "of the copy_async at {}: it may still be under way",
+                                pending, later, str(copy->loc)));
+}
+
 void Interpreter::run_channel(const Op& op) {
+  if (auto old = channels_.find(op.result.id); old != channels_.end()) {
+    check_left(*old->second, agent_number(), agent().name);
+    check_drained(*old->second);
+  }
   auto channel = std::make_unique<Channel>();
   channel->op = &op;
   channel->name = fmt::format("{} of {}", str(kernel_.type(op.result)), str(op.loc));
@@ -122,6 +142,7 @@ void Interpreter::run_pop(const Op& op) {
   };
   wait([&] { return channel.popped < channel.pushed; }, describe);
   Slot& slot = *channel.slots[channel.popped++];
+  if (!in_roles_) check_arrived(op, slot, committed_);
   work_.arrive(slot.storage);
   slot.popped = &op;
   views_[op.result.id] = View::whole(slot.storage);

@@ -16,9 +16,14 @@ struct Channel;
 // One use of a place in the ring, from push_begin to release. Each use is a Slot of its own, so
 // that a value that names a past one is recognised.
 struct Slot {
+  struct CopiedIn {
+    const Op* op = nullptr;  // the copy_async issued last
+    int64_t group = 0;       // of the block's groups of copies
+  };
   Channel* channel = nullptr;
   Storage storage;
   std::optional<std::vector<Scalar>> message;  // none: pushed without fields
+  CopiedIn copied;
   // What happened to it so far.
   const Op *begun = nullptr, *pushed = nullptr, *popped = nullptr, *released = nullptr;
 
@@ -44,6 +49,9 @@ struct Channel {
 void check_slot(const Op& op, const Slot& slot, size_t agent);
 // UserError if an agent that ends has a push open or holds a slot.
 void check_left(const Channel& channel, size_t agent, const std::string& name);
+// UserError if `pop`, in a launch without roles, may come before the copies into the slot are done:
+// `committed` groups of copies were closed so far.
+void check_arrived(const Op& pop, const Slot& slot, int64_t committed);
 // UserError if slots were pushed that nobody popped.
 void check_drained(const Channel& channel);
 

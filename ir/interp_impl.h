@@ -128,7 +128,8 @@ class Interpreter {
   AsyncWork work_;
   Coroutines coroutines_;
   bool in_roles_ = false;
-  int64_t blocks_ = 0;  // of the launch
+  int64_t blocks_ = 0;     // of the launch
+  int64_t committed_ = 0;  // groups of copies, by commit_copies
   std::vector<AgentState> agents_;
   std::map<uint32_t, std::unique_ptr<Channel>> channels_;  // by value id
   std::unordered_map<uint32_t, Token> tokens_;             // by value id

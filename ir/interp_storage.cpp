@@ -83,6 +83,10 @@ View View::whole(Storage& base) {
 }
 
 View View::slice(const Shape& index, const Shape& sizes) const {
+  const size_t fewer = index.size() - sizes.size();
+  if (fewer > 0)
+    return without_front(index, fewer)
+        .slice({index.begin() + static_cast<ptrdiff_t>(fewer), index.end()}, sizes);
   View view = *this;
   for (size_t axis = 0; axis < index.size(); ++axis) {
     int64_t size =
@@ -95,12 +99,22 @@ View View::slice(const Shape& index, const Shape& sizes) const {
   return view;
 }
 
+View View::without_front(const Shape& index, size_t axes) const {
+  View view = *this;
+  for (size_t axis = 0; axis < axes; ++axis)
+    view.first += (origin[axis] + index[axis]) * base->strides[lacking + axis];
+  view.lacking += axes;
+  for (Shape* each : {&view.extents, &view.origin, &view.low, &view.high})
+    each->erase(each->begin(), each->begin() + static_cast<ptrdiff_t>(axes));
+  return view;
+}
+
 std::optional<int64_t> View::locate(const int64_t* index) const {
-  int64_t offset = 0;
+  int64_t offset = first;
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     int64_t at = origin[axis] + index[axis];
     if (at < low[axis] || at >= high[axis]) return std::nullopt;
-    offset += at * base->strides[axis];
+    offset += at * base->strides[lacking + axis];
   }
   return offset;
 }

@@ -58,13 +58,17 @@ Storage reshaped(Storage& tile, const Type& type);
 struct View {
   Storage* base = nullptr;
   Shape extents;
-  Shape origin;     // of the view, in the base's coordinates
-  Shape low, high;  // of what is inside, in the base's coordinates
+  Shape origin;        // of the view, in the base's coordinates
+  Shape low, high;     // of what is inside, in the base's coordinates
+  size_t lacking = 0;  // axes of the base in front that the view has one place of, and not itself
+  int64_t first = 0;   // where that place begins
 
   static View whole(Storage& base);
-  View slice(const Shape& index, const Shape& sizes) const;  // kDynamic: to the end of the axis
+  // kDynamic: to the end of the axis. With fewer sizes than indices, without the axes in front.
+  View slice(const Shape& index, const Shape& sizes) const;
   // Where the element at `index` (of the view) lies in the base; none if outside.
   std::optional<int64_t> locate(const int64_t* index) const;
+  View without_front(const Shape& index, size_t axes) const;  // one place of each of them
 };
 
 // Finds iterations of one `parallel` that touch the same element, and elements that atomics touch

@@ -29,10 +29,11 @@
 //    if it has one, is 0 to 2^24. A local one has 1 to 4 axes and at most 64 elements, and only
 //    loads and stores name it; one of the block's is not stored to in a parallel.
 //  - reshape: of a tile of an alloc, shared, to one of as many bytes; neither bool.
-//  - A slice has its base's space, dtype and rank, and extents above 0 or `?`. † It is not larger
-//    than a static extent, and from a constant index it does not leave one.
+//  - A slice has its base's space, dtype and rank, and extents above 0 or `?`; of a shared tile it
+//    may lack axes in front, but not all. † It is not larger than a static extent, and from a
+//    constant index it does not leave one.
 //  - copy: static shapes that agree once extents of 1 are dropped; `pad` is exact in the source's
-//    dtype. fill: static shape.
+//    dtype; `group = next` goes with cp_async. fill: static shape.
 //  - load gives the base's dtype. Indices are i32, one an axis.
 //  - gather, scatter: what is indexed is a tensor or in shared memory; rows are i32 on one axis, a
 //    fragment of rank 1 or not a fragment; extents agree.
@@ -65,13 +66,15 @@
 //    each.
 //  - A role names no tile from outside. Of 1 warp, it has no fragment but scalar variables, and
 //    only asynchronous copies and stores move tiles. Layouts have the role's warps.
-//  - channel: directly in the launch's region; one role pushes, another pops; 1 to 4096 slots, a
+//  - channel: with roles directly in the launch's region, and one role pushes, another pops.
+//  Without
+//    roles in any region, of tiles without messages, and the block does both. 1 to 4096 slots, a
 //    message of name:bool and name:i32; offset a multiple of 1024, control of 16. Rings, control,
 //    and tiles of different roles, where they have places, lie apart and in the launch's memory.
 //  - A push ends in the region where it began, before another of the channel begins, and before the
 //    region or the loop around it is left. push_end has all fields of the message or none.
 //  - Slots: of pop or held for message and release, of push_begin for push_end and copy_async; not
-//    used in the region after push_end or release.
+//    used in the region after push_end or release. `pending` of pop: 0 or more, 0 in a role.
 //  - copy_async, store_async: as copy, of one dtype, from global to a slot, from shared to global.
 //    `split = warps`: the rows are a multiple of the agent's warps.
 //  - gemm_async: as gemm, b shared. Awaited once, or by the await of one begun later, in its region
@@ -438,6 +441,7 @@ void Verifier::check_rules(const Op& op) const {
     case OpCode::Convert:
     case OpCode::Barrier:
     case OpCode::WaitCopies:
+    case OpCode::CommitCopies:
     case OpCode::Fill:
     case OpCode::Load:
     case OpCode::Store:

@@ -49,7 +49,7 @@ class Agents {
   }
 
  private:
-  // Roles end the launch, channels stand beside them.
+  // Roles end the launch, channels stand beside them. Without roles a channel is the block's own.
   void find_roles() {
     const std::vector<OpId>& ops = kernel_.region(body_).ops;
     if (!ops.empty() && kernel_.op(ops.back()).code == OpCode::Roles)
@@ -61,6 +61,7 @@ class Agents {
       if (op.code == OpCode::Roles && &op != roles_)
         law_.fail(op, "expected it to be the last op of a launch's region",
                   "what comes after belongs into a role, or into another launch");
+      if (op.code == OpCode::Channel && !roles_) channels_[op.result.id] = {};
       if (op.code == OpCode::Channel && !channels_.contains(op.result.id))
         law_.fail(op, "stands in a region inside the launch's; expected the launch's own",
                   "channels are made before the roles that share them");
@@ -94,15 +95,28 @@ class Agents {
     for (OpId id : kernel_.region(region).ops) {
       const Op& op = kernel_.op(id);
       if (&op == roles_) continue;
-      if (names_channel(op)) law_.fail(op, "stands outside of roles", "a channel is between two");
+      if (names_channel(op) && roles_)
+        law_.fail(op, "stands outside of roles", "a channel is between two");
       if (launch_.integer("warps") > 0) require_even_split(op, launch_.integer("warps"));
       for (RegionId inner : op.regions) check_block(inner);
     }
   }
 
   void check_without_roles() {
-    for (const auto& [id, ends] : channels_)
-      law_.fail(channel(id), "the launch has no roles that it could be between");
+    std::set<uint32_t> pushed, popped;
+    walk(kernel_, body_, [&](OpId id) {
+      const Op& op = kernel_.op(id);
+      if (op.code == OpCode::PushEnd) pushed.insert(op.operands[0].id);
+      if (op.code == OpCode::Pop) popped.insert(op.operands[0].id);
+    });
+    for (const auto& [id, ends] : channels_) {
+      const Op& op = channel(id);
+      if (!op.word("message").empty())
+        law_.fail(op, "message: the launch has no roles that could send it",
+                  "the block keeps what it knows in scalars");
+      if (!pushed.contains(id)) law_.fail(op, "nothing pushes it");
+      if (!popped.contains(id)) law_.fail(op, "nothing pops it");
+    }
   }
 
   int64_t role_warps(size_t role) const { return roles_->ints("warps")[role]; }
@@ -156,6 +170,10 @@ class Agents {
                   fmt::format("give the role {} warps or a multiple", kWarpsPerGroup));
       require_warps_of_layout(op, role);
       if (names_channel(op)) note_end(op, role);
+      if (op.code == OpCode::Pop && op.integer("pending") != 0)
+        law_.fail(op, "pending: counts groups of copies, which a role has none of");
+      if (op.code == OpCode::CommitCopies)
+        law_.fail(op, "stands in a role, whose copies are counted by their slots");
       require_even_split(op, role_warps(role));
       if (op.code == OpCode::Alloc) note_tile(op, role);
     });

@@ -148,6 +148,11 @@ void check_channel(const Law& law, const Op& op) {
   require_alignment(law, op, "control", kControlAlignment);
 }
 
+void require_pending(const Law& law, const Op& op) {
+  if (op.integer("pending") < 0)
+    law.fail(op, fmt::format("pending: expected 0 or more, got {}", op.integer("pending")));
+}
+
 void check_push_end(const Law& law, const Op& op) {
   require_slot_of_channel(law, op, require_slot(law, op, 1, kPushed, "push_begin"));
   constexpr size_t kFirst = 2;  // field
@@ -243,8 +248,8 @@ void check_late(const Law& law, const Op& op) {
   switch (op.code) {
     case OpCode::Roles: return check_roles(law, op);
     case OpCode::Channel: return check_channel(law, op);
+    case OpCode::Pop: require_pending(law, op); return check_slot(law, op);
     case OpCode::PushBegin:
-    case OpCode::Pop:
     case OpCode::Held: return check_slot(law, op);
     case OpCode::PushEnd: return check_push_end(law, op);
     case OpCode::Message: return check_message(law, op);
@@ -254,11 +259,7 @@ void check_late(const Law& law, const Op& op) {
     case OpCode::StoreAsync: return check_store_async(law, op);
     case OpCode::GemmAsync: return check_gemm_async(law, op);
     case OpCode::NextTile: return check_next_tile(law, op);
-    case OpCode::AwaitStores:
-      if (op.integer("pending") < 0)
-        law.fail(op, fmt::format("pending: expected 0 or more, got {}", op.integer("pending")),
-                 "0 waits for all");
-      return;
+    case OpCode::AwaitStores: return require_pending(law, op);
     default: return;  // await: the table says it all
   }
 }

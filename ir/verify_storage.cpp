@@ -71,7 +71,9 @@ void check_reshape(const Law& law, const Op& op) {
 // A size above the extent can be right only if it sticks out at both ends: never meant.
 void check_slice_axis(const Law& law, const Op& op, const Type& base, const Type& view, int axis) {
   const size_t at = static_cast<size_t>(axis);
-  const int64_t size = view.shape[at], extent = base.shape[at];
+  const int lacking = base.rank() - view.rank();
+  const int64_t size = axis < lacking ? 1 : view.shape[static_cast<size_t>(axis - lacking)];
+  const int64_t extent = base.shape[at];
   if (size < 1 && size != kDynamic)
     law.fail(op, fmt::format("axis {}: expected a size of 1 or more, got {}", axis, size),
              "? for all that is left of the axis");
@@ -88,7 +90,9 @@ void check_slice_axis(const Law& law, const Op& op, const Type& base, const Type
 void check_slice(const Law& law, const Op& op) {
   const Type& base = law.type(op.operands[0]);
   const Type& view = law.type(op.result);
-  if (view.space != base.space || view.dtype != base.dtype || view.rank() != base.rank())
+  const bool may_lack = base.kind == Kind::Tile && base.space == Space::Shared && view.rank() > 0;
+  const bool right_rank = view.rank() == base.rank() || (may_lack && view.rank() < base.rank());
+  if (view.space != base.space || view.dtype != base.dtype || !right_rank)
     law.fail(op,
              fmt::format("expected a view of the space, dtype and rank of {}, got {}", str(base),
                          str(view)),
@@ -118,6 +122,9 @@ void require_pad(const Law& law, const Op& op) {
 }
 
 void check_copy(const Law& law, const Op& op) {
+  if (op.word("group") == "next" && op.word("instruction") != "cp_async")
+    law.fail(op, "group: expected a copy by cp_async, got one by " + op.word("instruction"),
+             "other copies are done when they are issued");
   require_copy_shapes(law, op);
   require_pad(law, op);
 }
@@ -300,7 +307,8 @@ void check_storage(const Law& law, const Op& op) {
     case OpCode::Fill: return require_static(law, op, 1);
     case OpCode::Convert: return check_convert(law, op);
     case OpCode::Barrier:
-    case OpCode::WaitCopies: return;
+    case OpCode::WaitCopies:
+    case OpCode::CommitCopies: return;
     case OpCode::Store: return check_element(law, op, 1);
     case OpCode::Gather: return check_gather(law, op);
     case OpCode::Scatter: return check_rows(law, op, 2, 0);

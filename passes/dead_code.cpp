@@ -57,6 +57,7 @@ class Marker {
       case OpCode::Launch:
       case OpCode::Barrier:
       case OpCode::WaitCopies:
+      case OpCode::CommitCopies:
       case OpCode::DeviceAssert:
       case OpCode::Watch:
       case OpCode::Roles:

@@ -1,7 +1,8 @@
 // Follows what may have been touched since the last barrier, on all paths to each op; where an op
 // conflicts with that, a barrier is inserted before it. cp_async copies are under way until a wait
 // and then need a barrier as well: for each, the least number of later copies on any path to here
-// is kept, so that a wait leaves as many under way as it may.
+// is kept, so that a wait leaves as many under way as it may. What is counted are groups: one copy,
+// or those that a commit_copies closes; of the open one the number is −1.
 //
 // A barrier stands just before the op, or, if what it waits for was touched before a loop around
 // the op, before that loop. Loops first get the barriers that their own rounds need, as if nothing
@@ -45,6 +46,7 @@ struct State {
 struct Guard {
   std::set<OpId> copies;  // that must have arrived
   int64_t pending = -1;   // of the wait for them; none below 0
+  bool commit = false;    // some are in no group yet
   bool barrier = false;
 };
 
@@ -121,6 +123,7 @@ class Guards {
       case OpCode::ExitIf: return leave(op, state);
       case OpCode::Barrier: return state.touched.clear();
       case OpCode::WaitCopies: return wait(op.integer("pending"), state);
+      case OpCode::CommitCopies: return commit(state);
       default: break;
     }
     touch(id, state);
@@ -176,11 +179,15 @@ class Guards {
 
   void pass(Guard& guard, State& state) {
     guard.pending = -1;
+    guard.commit = false;
     for (OpId copy : guard.copies) {
       auto found = state.under_way.find(copy);
       if (found == state.under_way.end()) continue;
-      if (guard.pending < 0 || found->second < guard.pending) guard.pending = found->second;
+      guard.commit |= found->second < 0;
+      const int64_t later = std::max<int64_t>(0, found->second);
+      if (guard.pending < 0 || later < guard.pending) guard.pending = later;
     }
+    if (guard.commit) commit(state);
     if (guard.pending >= 0) wait(guard.pending, state);
     if (guard.barrier) state.touched.clear();
   }
@@ -194,8 +201,13 @@ class Guards {
     });
   }
 
+  static void commit(State& state) {
+    for (auto& [copy, later] : state.under_way) ++later;
+  }
+
   void add_touched(OpId id, State& state) {
     for (const Touch& touch : use_.touches(id)) {
+      if (touch.ordered) continue;  // what comes after it has been ordered
       const bool tensor = kernel_.type(touch.base).space == Space::Global;
       state.touched.insert({touch, region_of_.at(id.id), tensor && touch.writes ? id : OpId{}, {}});
     }
@@ -205,8 +217,9 @@ class Guards {
     for (const Touch& touch : use_.touches(id)) guard_against(id, touch, state);
     const Op& op = kernel_.op(id);
     if (op.code == OpCode::Copy && op.word("instruction") == "cp_async") {
-      for (auto& [copy, later] : state.under_way) ++later;
-      state.under_way[id] = 0;
+      const bool own = op.word("group") == "own";
+      if (own) commit(state);
+      state.under_way[id] = own ? 0 : -1;
       return;
     }
     add_touched(id, state);
@@ -218,7 +231,7 @@ class Guards {
     std::set<OpId> copies;
     for (const auto& [copy, count] : state.under_way)
       for (const Touch& earlier : use_.touches(copy))
-        if (touch.conflicts_with(earlier)) {
+        if (!earlier.ordered && touch.conflicts_with(earlier)) {
           position.deepen(between(region_of_.at(copy.id), {}, id));
           copies.insert(copy);
         }
@@ -287,6 +300,7 @@ void insert(Kernel& kernel, RegionId region, const std::map<OpId, Guard>& guards
       const int64_t pending = found->second.pending;
       Attrs attrs;
       attrs.set("pending", pending);
+      if (found->second.commit) build.emit(OpCode::CommitCopies, {});
       if (pending >= 0) build.emit(OpCode::WaitCopies, {}, std::move(attrs));
       if (found->second.barrier) build.emit(OpCode::Barrier, {});
     }

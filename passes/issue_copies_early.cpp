@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/walk.h"
+#include "passes/dependence.h"
 #include "passes/gpu_target.h"
 #include "passes/memory_plan_impl.h"
 #include "passes/passes.h"
@@ -16,13 +17,18 @@ bool is_async_copy(const Op& op) {
   return op.code == OpCode::Copy && op.word("instruction") == "cp_async";
 }
 
+// One that may be issued whenever what it depends on is done.
+bool is_free(const Op& op) {
+  return is_async_copy(op) && op.word("group") == "own";
+}
+
 class Raiser {
  public:
   Raiser(Kernel& kernel, RegionId region) : kernel_(kernel), ops_(kernel.region(region).ops) {}
 
   void run() {
     for (size_t at = 0; at < ops_.size(); ++at)
-      if (is_async_copy(kernel_.op(ops_[at]))) raise(at);
+      if (is_free(kernel_.op(ops_[at]))) raise(at);
   }
 
  private:
@@ -60,11 +66,10 @@ class Raiser {
       case OpCode::Loop:
       case OpCode::ExitIf:
       case OpCode::Barrier:
-      case OpCode::WaitCopies: return false;
+      case OpCode::WaitCopies:
+      case OpCode::CommitCopies: return false;
       default: break;
     }
-    const Value source = base_of(kernel_, copy.operands[0]);
-    const Value destination = base_of(kernel_, copy.operands[1]);
     bool free = !is_async_copy(op);
     for (RegionId region : op.regions)
       walk(kernel_, region, [&](OpId id) {
@@ -72,10 +77,7 @@ class Raiser {
         free &= inner.code != OpCode::For && inner.code != OpCode::Selected &&
                 inner.code != OpCode::Loop && !is_async_copy(inner);
       });
-    for (const Access& access : accesses_deep(kernel_, op))
-      free &=
-          access.base != destination && (access.base != source || access.effect == Effect::Read);
-    return free;
+    return free && !dependence(kernel_, op, copy);
   }
 
   Kernel& kernel_;

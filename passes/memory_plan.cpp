@@ -7,6 +7,7 @@
 
 #include "ir/error.h"
 #include "ir/layout/formula.h"
+#include "ir/layout/reshape.h"
 #include "ir/layout/shared.h"
 #include "ir/layout/tile_layout.h"
 #include "ir/walk.h"
@@ -17,8 +18,11 @@ namespace {
 constexpr int64_t kChunk = 16;            // bytes that the widest access moves
 constexpr int64_t kWidestSwizzle = 1024;  // after which every swizzle repeats
 
-Layout layout_of_shared(const Op& alloc) {
-  if (auto layout = layout_of(alloc)) return *layout;
+Layout layout_of_shared(const Kernel& kernel, const Op& alloc) {
+  if (auto layout = layout_of(alloc))
+    return alloc.code == OpCode::Channel
+               ? stacked(*layout, alloc.integer("slots"), chunk_of(kernel.type(alloc.result).dtype))
+               : *layout;
   throw UserError(alloc.loc, "the shared tile has no layout", "run infer_layouts first");
 }
 
@@ -54,7 +58,7 @@ class Lifetimes {
       open_.back().op = id;
       open_.back().position = ++position_;
       const Op& op = kernel_.op(id);
-      if (op.code == OpCode::Alloc) add(id);
+      if (op.code == OpCode::Alloc || op.code == OpCode::Channel) add(id);
       for (const Access& access : accesses(kernel_, op)) use(access.base);
       for (RegionId inner : op.regions) survey(inner);
       ends_[id.id] = position_;
@@ -65,8 +69,8 @@ class Lifetimes {
   void add(OpId alloc) {
     const Op& op = kernel_.op(alloc);
     const Type& type = kernel_.type(op.result);
-    if (type.space != Space::Shared) return;
-    const Layout layout = layout_of_shared(op);
+    if (op.code == OpCode::Alloc && type.space != Space::Shared) return;
+    const Layout layout = layout_of_shared(kernel_, op);
     const int bytes = static_cast<int>(size_of(type.dtype));
     SharedTile tile{alloc, layout.extent(Resource::Offset) * bytes, alignment_of(layout, bytes)};
     tile.first = tile.last = position_;
@@ -75,6 +79,7 @@ class Lifetimes {
   }
 
   void use(Value base) {
+    if (const Op* channel = channel_of(kernel_, base)) base = channel->result;
     auto found = index_.find(base.id);
     if (found == index_.end()) return;
     const auto [tile, level] = found->second;
@@ -106,8 +111,12 @@ int64_t lowest_place(const SharedTile& tile, const std::vector<const SharedTile*
 
 }  // namespace
 
+int64_t chunk_of(DType dtype) {
+  return kChunk / static_cast<int64_t>(size_of(dtype));
+}
+
 int64_t shared_bytes(const Kernel& kernel, const Op& alloc) {
-  return layout_of_shared(alloc).extent(Resource::Offset) *
+  return layout_of_shared(kernel, alloc).extent(Resource::Offset) *
          static_cast<int64_t>(size_of(kernel.type(alloc.result).dtype));
 }
 

@@ -156,6 +156,7 @@ const std::vector<Touch>& MemoryUse::touches(OpId id) {
     const Space space = kernel_.type(access.base).space;
     if (space == Space::Fragment || (space == Space::Global && !written_[access.base.id])) continue;
     Touch touch{access.base, access.effect != Effect::Read};
+    touch.ordered = touch.writes && op.code == OpCode::Copy && op.word("group") == "next";
     if (space == Space::Shared) std::tie(touch.begin, touch.end) = bytes_.at(access.base.id);
     found.push_back(touch);
   }

@@ -15,10 +15,12 @@ namespace kiln {
 struct Touch {
   Value base;
   bool writes = false;
+  bool ordered = false;        // by a copy with `group = next`: what comes after waits for it
   int64_t begin = 0, end = 0;  // bytes of shared memory; equal for a tensor
 
   // Can two threads that make these accesses in any order see different results?
   bool conflicts_with(const Touch& other) const {
+    if (base == other.base && (ordered || other.ordered)) return false;
     const bool overlap = base == other.base || (begin < other.end && other.begin < end);
     return overlap && (writes || other.writes);
   }

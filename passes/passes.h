@@ -64,6 +64,11 @@ void dead_code(Kernel& kernel);
 // ---- GPU tiers. `kernel.target` names the GPU (gpu_target.h)
 // -------------------------------------
 
+// Turns `selected` loops with stages into loops over a list of what is selected, made in shared
+// memory, chunk by chunk of the row; `ordered` or not in the order that `ordered` asks for.
+// needs: nothing · leaves: no `selected` with stages.
+void compact_selected(Kernel& kernel);
+
 // Puts each atomic that stands outside of a parallel into one of a single point, for one thread.
 // needs: nothing · leaves: atomics in parallels only.
 void atomics_in_parallel(Kernel& kernel);
@@ -82,6 +87,16 @@ void choose_instructions(Kernel& kernel);
 // needs: choose_instructions · leaves: all layouts set; every op finds what it reads in the threads
 // that need it; reduce has its scratch.
 void infer_layouts(Kernel& kernel);
+
+// Fetches what the rounds of pipelined loops copy from global to shared memory `stages` − 1 rounds
+// ahead, through channels, as far as that fits. Loops and copies of which it cannot be done say
+// why. needs: infer_layouts · leaves: channels that lower_channels takes.
+void make_async(Kernel& kernel);
+
+// Turns channels of launches without roles into shared tiles with the slots on their first axis,
+// waits and barriers. needs: layouts of the channels · leaves: no channel but between roles; all
+// that uses a ring is in order.
+void lower_channels(Kernel& kernel);
 
 // Moves cp_async copies up, past work that does not depend on them, to be under way meanwhile; not
 // if shared memory would no longer do.

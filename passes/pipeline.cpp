@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <sstream>
 
 #include "ir/error.h"
 #include "ir/print.h"
@@ -35,17 +37,25 @@ bool is_in(const std::vector<Pass>& passes, std::string_view name) {
                      [&](const Pass& pass) { return pass.name == name; });
 }
 
-// The passes of the GPU tier know neither roles nor asynchrony, and would spoil what was chosen.
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// The passes of the GPU tier know neither roles nor asynchrony, and would spoil what was chosen;
+// but that channels of blocks without roles are lowered, and then they are ops like others.
 void require_unscheduled(const Kernel& kernel, std::span<const Pass> passes) {
   const Op* late = first_late_op(kernel);
   if (!late) return;
-  for (const Pass& pass : passes)
+  for (const Pass& pass : passes) {
+    if (pass.name == "lower_channels" && only_channels(kernel)) return;
     if (is_in(pipeline_for(Tier::Sm80), pass.name) && !is_in(pipeline_for(Tier::Host), pass.name))
       throw UserError(late->loc,
                       fmt::format("{}: a kernel with this op is scheduled already; expected one "
                                   "that pass '{}' is to schedule",
                                   info(late->code).name, pass.name),
                       "compile it as it is");
+  }
 }
 
 PassRun timed(Kernel& kernel, const Pass& pass) {
@@ -63,29 +73,47 @@ std::vector<Pass> passes(std::initializer_list<std::string_view> names) {
 
 }  // namespace
 
+bool only_channels(const Kernel& kernel) {
+  bool only = true;
+  walk(kernel, kernel.body, [&](OpId id) {
+    const OpCode code = kernel.op(id).code;
+    const bool late = code >= OpCode::Roles && code <= OpCode::NextTile;
+    const bool of_channels = code >= OpCode::Channel && code <= OpCode::CopyAsync;
+    only &= !late || of_channels;
+  });
+  return only;
+}
+
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> table = {
       {"atomics_in_parallel", atomics_in_parallel, "atomics of one thread to parallels of a point"},
       {"choose_instructions", choose_instructions, "warps, and instructions of gemms and copies"},
-      {"common_subexpressions", common_subexpressions, "merges equal pure ops"},
-      {"dead_code", dead_code, "removes what contributes to no tensor"},
+      {"common_subexpressions", common_subexpressions, "merges equal pure ops", true},
+      {"compact_selected", compact_selected,
+       "selected loops to loops over lists of what is selected", true},
+      {"dead_code", dead_code, "removes what contributes to no tensor", true},
       {"exp_to_exp2", exp_to_exp2,
-       "exp and log to base 2, the factor folded into a scale (fast math)"},
+       "exp and log to base 2, the factor folded into a scale (fast math)", true},
       {"expand_gather", expand_gather, "gather and scatter to parallel"},
       {"expand_local_arrays", expand_local_arrays, "local arrays to variables and selects"},
       {"expand_online_softmax", expand_online_softmax,
        "online softmax to reduce, parallel, scalars"},
       {"expand_rasterize", expand_rasterize, "the order of blocks to arithmetic on their indices"},
       {"expand_row_ops", expand_row_ops, "arg_reduce, cumsum and sort to reduce, loops, parallel"},
-      {"fast_math", fast_math, "marks float arithmetic that may be fused and approximated"},
-      {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on"},
+      {"fast_math", fast_math, "marks float arithmetic that may be fused and approximated", true},
+      {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on",
+       true},
       {"infer_layouts", infer_layouts, "layouts of tiles and loops, and conversions between them"},
       {"insert_barriers", insert_barriers, "barriers and waits between conflicting accesses"},
       {"issue_copies_early", issue_copies_early,
-       "cp_async copies before work that can overlap them"},
+       "cp_async copies before work that can overlap them", true},
+      {"lower_channels", lower_channels,
+       "channels of one agent to rings of shared tiles, waits and barriers"},
       {"lower_selected", lower_selected, "selected loops to serial loops with a test"},
+      {"make_async", make_async, "copies of pipelined loops fetched rounds ahead, into channels",
+       true},
       {"plan_shared_memory", plan_shared_memory, "places of shared tiles"},
-      {"simplify", simplify, "folds constants, identities, constant branches, short loops"},
+      {"simplify", simplify, "folds constants, identities, constant branches, short loops", true},
       {"slices_through_shared", slices_through_shared,
        "slices of fragments become slices of shared tiles"},
       {"unroll", unroll, "copies the bodies of unroll loops"},
@@ -127,12 +155,17 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
       "dead_code",
       "fast_math",
   });
-  // A GPU does the same and then spreads the work over threads.
+  // A GPU does the same, but that a block first lists together what is selected, and then spreads
+  // the work over threads.
   static const std::vector<Pass> sm80 = [] {
     std::vector<Pass> list = host;
+    list.insert(std::find_if(list.begin(), list.end(),
+                             [](const Pass& pass) { return pass.name == "expand_row_ops"; }),
+                pass_named("compact_selected"));
     for (const Pass& pass :
          passes({"atomics_in_parallel", "slices_through_shared", "choose_instructions",
-                 "infer_layouts", "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
+                 "infer_layouts", "make_async", "lower_channels", "issue_copies_early",
+                 "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();
@@ -144,10 +177,38 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
 }
 
 std::vector<Pass> passes_for(const Kernel& kernel, Tier tier) {
-  if (!first_late_op(kernel)) return pipeline_for(tier);
-  return tier == Tier::Host ? passes({"expand_local_arrays", "expand_online_softmax",
-                                      "expand_row_ops", "expand_gather"})
-                            : std::vector<Pass>{};
+  std::vector<Pass> list = pipeline_for(tier);
+  if (const Op* late = first_late_op(kernel); late && tier == Tier::Host)
+    list = passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops",
+                   "expand_gather"});
+  else if (late)
+    list = only_channels(kernel)
+               ? passes({"lower_channels", "plan_shared_memory", "insert_barriers"})
+               : std::vector<Pass>{};
+  const std::vector<std::string> out = words(kernel.without);
+  passes_left_out(out);
+  std::erase_if(list, [&](const Pass& pass) {
+    return std::find(out.begin(), out.end(), pass.name) != out.end();
+  });
+  return list;
+}
+
+std::string passes_left_out(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::string name : names) {
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::vector<std::string_view> optional;
+    bool found = false;
+    for (const Pass& pass : all_passes()) {
+      if (pass.optional) optional.push_back(pass.name);
+      found |= pass.optional && pass.name == name;
+    }
+    if (!found)
+      throw UserError(fmt::format("pass '{}' cannot be left out", name),
+                      fmt::format("one of {}", fmt::join(optional, ", ")));
+    text += (text.empty() ? "" : " ") + name;
+  }
+  return text;
 }
 
 void run_passes(Kernel& kernel, std::span<const Pass> passes, const PassOptions& options) {

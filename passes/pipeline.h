@@ -17,13 +17,20 @@ struct Pass {
   std::string_view name;
   void (*run)(Kernel&);
   std::string_view summary;
+  bool optional = false;  // may be left out: results stay, but for what fast math may round
 };
 
 const std::vector<Pass>& all_passes();             // by name, for `kiln opt`
 const std::vector<Pass>& pipeline_for(Tier tier);  // in order
-// Those of the kernel's tier. A kernel of the late IR is scheduled already: a GPU takes it as it
-// is, the host needs its softmax expanded.
+// Those of the kernel's tier but for kernel.without. A kernel of the late IR is scheduled already:
+// a GPU takes it as it is (if it has no roles, once its channels are lowered), the host needs its
+// softmax expanded. UserError if a pass is left out that the rest needs.
 std::vector<Pass> passes_for(const Kernel& kernel, Tier tier);
+// Is all of the late IR in it channels of blocks without roles? Then lower_channels takes it.
+bool only_channels(const Kernel& kernel);
+// The names, '-' standing for '_', as kernel.without has them. UserError naming those that can be
+// left out if one cannot or is none.
+std::string passes_left_out(const std::vector<std::string>& names);
 const Pass& pass_named(std::string_view name);  // UserError listing the names
 
 struct PassRun {

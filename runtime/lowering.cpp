@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
 #include "ir/error.h"
 #include "ir/print.h"
 #include "ir/walk.h"
+#include "runtime/environment.h"
 
 namespace kiln {
 namespace {
@@ -18,7 +23,8 @@ void require_attribute(const Op& op, const char* attribute, bool given) {
                     "write it, or run the kernel on the host");
 }
 
-void require_placed(const Kernel& kernel, const Op& op) {
+// `places`: in shared memory too, which no pass will choose.
+void require_placed(const Kernel& kernel, const Op& op, bool places) {
   switch (op.code) {
     case OpCode::Launch: return require_attribute(op, "warps", op.integer("warps") > 0);
     case OpCode::Parallel: return require_attribute(op, "layout", !op.word("layout").empty());
@@ -31,14 +37,16 @@ void require_placed(const Kernel& kernel, const Op& op) {
                         "asynchronous ops",
                         "a scalar variable an element, or run the kernel on the host");
       require_attribute(op, "layout", !op.word("layout").empty());
-      if (tile.space == Space::Shared) require_attribute(op, "offset", op.integer("offset") >= 0);
+      if (places && tile.space == Space::Shared)
+        require_attribute(op, "offset", op.integer("offset") >= 0);
       return;
     }
     case OpCode::Channel:
-      require_attribute(op, "control", op.integer("control") >= 0);
+      if (places) require_attribute(op, "control", op.integer("control") >= 0);
       if (kernel.type(op.result).rank() == 0) return;
       require_attribute(op, "layout", !op.word("layout").empty());
-      return require_attribute(op, "offset", op.integer("offset") >= 0);
+      if (places) require_attribute(op, "offset", op.integer("offset") >= 0);
+      return;
     default: return;
   }
 }
@@ -48,19 +56,30 @@ void require_placed(const Kernel& kernel, const Op& op) {
 void require_lowered(const Kernel& kernel, std::string_view target) {
   constexpr std::string_view kOnly = "sm_90a";  // it alone has what the ops stand for
   const Op& late = *first_late_op(kernel);
-  if (kernel.target != kOnly)
+  const bool by_hand = !only_channels(kernel);  // else passes lower and place them
+  if (by_hand && kernel.target != kOnly)
     throw UserError(
         late.loc,
         fmt::format("{}: expected a kernel with {{target = \"{}\"}}, got {}", info(late.code).name,
                     kOnly, kernel.target.empty() ? "none" : kernel.target),
         "such a kernel is scheduled by hand, for one GPU; or run it on the host");
-  if (kernel.target != target)
+  if (by_hand && kernel.target != target)
     throw UserError(
         late.loc,
         fmt::format("kernel '{}' is scheduled for {}, the device's code is for {}", kernel.name,
                     kernel.target, target),
         fmt::format("a device of architecture {}, or the host, runs it", kernel.target));
-  walk(kernel, kernel.body, [&](OpId id) { require_placed(kernel, kernel.op(id)); });
+  walk(kernel, kernel.body, [&](OpId id) { require_placed(kernel, kernel.op(id), by_hand); });
+}
+
+void leave_out_passes(Kernel& kernel) {
+  std::string text = environment("KILN_WITHOUT").value_or("");
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::istringstream in(text);
+  const std::vector<std::string> names(std::istream_iterator<std::string>(in), {});
+  if (names.empty()) return;
+  if (!kernel.without.empty()) kernel.without += ' ';
+  kernel.without += passes_left_out(names);
 }
 
 Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target, Dump* dump) {

@@ -13,6 +13,10 @@ namespace kiln {
 // is taken as it is, UserError as require_lowered.
 Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target = "", Dump* dump = nullptr);
 
+// Adds the passes that KILN_WITHOUT names, in words or with commas between, to kernel.without.
+// UserError as passes_left_out.
+void leave_out_passes(Kernel& kernel);
+
 // UserError unless a kernel of the late IR is for `target`, and has the layouts and places that no
 // pass will give it.
 void require_lowered(const Kernel& kernel, std::string_view target);

@@ -97,6 +97,45 @@ Layout insert_axis(const Layout& layout, int axis) {
   return Layout(std::move(parts));
 }
 
+Layout stacked(const Layout& layout, int64_t count, int64_t unit) {
+  const int64_t pitch = (layout.extent(Resource::Offset) + unit - 1) / unit * unit;
+  Coordinate shape = layout.shape();
+  shape.insert(shape.begin(), count);
+  return insert_axis(layout, 0).with_pitch(pitch).repeat(Resource::Offset, count, 0).crop(shape);
+}
+
+// The first axis may be in digits or, where extents are powers of two, in the highest bits of the
+// atom.
+Stacked unstacked(const Layout& layout) {
+  const auto refuse = [] { throw InternalError("layout: the first axis is not stored apart"); };
+  const size_t atom_bits = layout.atom()[Resource::Offset].size();
+  Layout::Parts parts = layout.parts();
+  int64_t stride = parts.extents[static_cast<size_t>(Resource::Offset)], front_bits = 0;
+  for (Coordinate& image : parts.atom[Resource::Offset]) {
+    const bool of_front = image[0] != 0;
+    if (of_front && !std::all_of(image.begin() + 1, image.end(), [](int64_t c) { return c == 0; }))
+      refuse();
+    if (!of_front && front_bits > 0) refuse();
+    front_bits += of_front;
+  }
+  auto& images = parts.atom[Resource::Offset];
+  images.resize(atom_bits - static_cast<size_t>(front_bits));
+  if (front_bits > 0) stride = int64_t{1} << images.size();
+  std::erase_if(parts.digits, [&](const Digit& digit) {
+    if (digit.axis == 0) stride = std::min(stride, digit.stride);
+    return digit.axis == 0;
+  });
+  for (const Digit& digit : parts.digits)
+    if (digit.stride >= stride) refuse();
+  for (Images& of_resource : parts.atom.images)
+    for (Coordinate& image : of_resource) image.erase(image.begin());
+  for (Digit& digit : parts.digits)
+    if (digit.axis != kNoAxis) --digit.axis;
+  parts.shape.erase(parts.shape.begin());
+  parts.extents[static_cast<size_t>(Resource::Offset)] = stride;
+  return {Layout(std::move(parts)), stride};
+}
+
 Layout permute_axes(const Layout& layout, const std::vector<int>& order) {
   const auto permuted = [&](const Coordinate& from) {
     Coordinate to;

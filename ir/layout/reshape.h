@@ -17,6 +17,17 @@ Layout reduce_axis(const Layout& layout, int axis);
 // A new axis of extent 1 before `axis`.
 Layout insert_axis(const Layout& layout, int axis);
 
+// `count` tiles stored as `layout` (by Offset) in a row, counted by a new axis in front; each
+// begins at a multiple of `unit` elements.
+Layout stacked(const Layout& layout, int64_t count, int64_t unit);
+// What each place of the first axis of such a stack, or of any tile whose first axis is stored so
+// (InternalError if not), holds, and the distance of two in Offset.
+struct Stacked {
+  Layout part;
+  int64_t stride = 0;
+};
+Stacked unstacked(const Layout& layout);
+
 // Axis i of the result is axis order[i] of `layout`; {1, 0} transposes.
 Layout permute_axes(const Layout& layout, const std::vector<int>& order);
 

@@ -138,11 +138,18 @@ std::string check_passes(const Case& c, Reference& expected) {
   Kernel kernel = canonical(c.program.kernel);
   if (hash(kernel) != hash(c.program.kernel)) return "the canonical form has another hash";
   if (random.chance(50)) {
-    const auto& tier = pipeline_for(Tier::Sm80);
+    std::string without;
+    for (const Pass& pass : pipeline_for(Tier::Sm80)) {
+      if (!pass.optional || !random.chance(12)) continue;
+      without += fmt::format(" {}", pass.name);
+    }
+    kernel.without = without;
+    const std::vector<Pass> tier = passes_for(kernel, Tier::Sm80);
     passes.insert(passes.end(), tier.begin(), tier.end());
     const auto targets = gpu_targets();
     kernel.target = targets[static_cast<size_t>(random.between(0, std::ssize(targets) - 1))].name;
     names += fmt::format(" and those of {}", kernel.target);
+    if (!without.empty()) names += fmt::format(" without{}", without);
   }
   try {
     run_passes(kernel, passes, {.verify_each = true, .after_each = {}});

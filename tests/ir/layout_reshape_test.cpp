@@ -155,6 +155,36 @@ TEST_CASE("reshape: axes move and appear") {
   CHECK(permute_axes(turned, {1, 2, 0}) == cube);
 }
 
+TEST_CASE("reshape: a stack holds its parts one after the other") {
+  std::vector<Layout> parts = {row_major({6, 40}, 48),    row_major({5, 3}),
+                               swizzled({16, 96}, 2, 64), swizzled({8, 64}, 2, 128),
+                               swizzled({20, 32}, 2, 64), row_major({16}),
+                               row_major({2, 4, 8})};
+  for (const Layout& part : parts)
+    for (int64_t count : {1, 2, 3, 4, 6}) {
+      const Layout stack = stacked(part, count, 8);
+      const Stacked back = unstacked(stack);
+      CHECK(stack.shape()[0] == count);
+      CHECK(back.stride % 8 == 0);
+      CHECK(back.stride >= part.extent(Resource::Offset));
+      CHECK(stack.extent(Resource::Offset) == count * back.stride);
+      CHECK(back.part.shape() == part.shape());
+      for (int64_t offset = 0; offset < part.extent(Resource::Offset); ++offset) {
+        CHECK_ALL(back.part.holds({.offset = offset}) == part.holds({.offset = offset}));
+        if (!part.holds({.offset = offset})) continue;
+        Coordinate c = part.coordinate({.offset = offset});
+        CHECK_ALL(back.part.coordinate({.offset = offset}) == c);
+        for (int64_t place = 0; place < count; ++place) {
+          Coordinate in_stack = c;
+          in_stack.insert(in_stack.begin(), place);
+          CHECK_ALL(stack.coordinate({.offset = place * back.stride + offset}) == in_stack);
+        }
+      }
+      check_post_conditions(stack);
+    }
+  CHECK_THROWS_AS(unstacked(permute_axes(row_major({6, 40}, 48), {1, 0})), InternalError);
+}
+
 TEST_CASE("reshape: vectors are consecutive, aligned and whole") {
   std::vector<Layout> layouts = fragments();
   layouts.push_back(row_major({6, 40}, 48));

@@ -186,6 +186,7 @@ void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "the speed of the library's kernels on a device");
   add_device_options(*command, options->device);
   add_emulator_options(*command, options->emulator);
+  add_without_option(*command);
   command->add_option("--only", options->only, "workloads whose line contains this text")
       ->type_name("TEXT");
   command->add_option("--set", options->set, "an option of block_sparse_attention, for its lines")

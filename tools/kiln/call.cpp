@@ -46,6 +46,7 @@ void add_call(CLI::App& app) {
       ->allow_extra_args(false);
   add_device_options(*command, options->device);
   add_emulator_options(*command, options->emulator);
+  add_without_option(*command);
   command->footer(
       "`kiln list` tells each kernel's options, inputs and outputs. Extents come from the inputs;\n"
       "`scale` of attention is 1/sqrt(dim) unless set.\n"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -13,6 +14,7 @@
 #include "ir/error.h"
 #include "ir/parse.h"
 #include "ir/verify.h"
+#include "passes/pipeline.h"
 #include "tools/npy/file.h"
 #include "tools/npy/npy.h"
 
@@ -64,6 +66,19 @@ Device& chosen_device(const DeviceChoice& choice) {
   Device& chosen = device("cuda", choice.arch);
   fmt::print(stderr, "note: on {}, {}; --device host is the CPU\n", chosen.name(), gpu->name);
   return chosen;
+}
+
+void add_without_option(CLI::App& command) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--without",
+          [](const std::vector<std::string>& names) {
+            setenv("KILN_WITHOUT", passes_left_out(names).c_str(), 1);
+          },
+          "passes of the pipeline to leave out, which changes no result")
+      ->type_name("A,B,…")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 CLI::Validator not_negative() {

@@ -41,6 +41,9 @@ std::optional<cuda::DeviceProperties> usable_gpu();
 // work.
 void check_output_paths(const NamedTexts& paths);
 
+// --without: passes that are left out of all that the command compiles.
+void add_without_option(CLI::App& command);
+
 // A whole number that is not negative.
 CLI::Validator not_negative();
 

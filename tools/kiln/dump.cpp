@@ -15,6 +15,7 @@
 #include "ir/walk.h"
 #include "passes/pipeline.h"
 #include "runtime/host_device.h"
+#include "runtime/lowering.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/common.h"
 #include "tools/kiln/gpu_code.h"
@@ -60,15 +61,16 @@ Kernel lowered(Kernel kernel, const DumpOptions& options) {
     found = now;
     ran = true;
   };
-  if (options.gpu())
+  if (options.gpu()) {
     kernel = lowered_for_gpu(kernel, arch_for(kernel, options.arch), watching);
-  else
+  } else {
+    leave_out_passes(kernel);
     run_passes(kernel, passes_for(kernel, Tier::Host), watching);
+  }
   if (!after.empty() && !ran)
     throw UserError(
-        fmt::format("--after: pass '{}' does not run on kernel '{}', which is scheduled "
-                    "already",
-                    after, kernel.name));
+        fmt::format("--after: pass '{}' does not run on kernel '{}', {}", after, kernel.name,
+                    first_late_op(kernel) ? "which is scheduled already" : "it is left out"));
   return after.empty() ? kernel : found;
 }
 
@@ -166,6 +168,7 @@ void add_dump(CLI::App& app) {
           "for a GPU: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100 or sm_120; if not given, --ptx, "
           "--sass and --layouts are for this GPU, sm_90 without one")
       ->type_name("SM");
+  add_without_option(*command);
   command->add_flag("--locations", options->locations, "with the source line of each op");
   command->add_flag("--time", options->time, "the time of each pass, on stderr");
   command->footer(fmt::format(

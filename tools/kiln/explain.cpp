@@ -135,7 +135,8 @@ class Explanation {
       case OpCode::For: {
         const int64_t rounds = constant_rounds(kernel_, op);
         line(depth,
-             rounds ? fmt::format("for, {} rounds", rounds) : "for, rounds known at run time", op);
+             rounds ? fmt::format("for, {} rounds", rounds) : "for, rounds known at run time", op,
+             op.word("reason"));
         break;
       }
       case OpCode::If: line(depth, "if", op); break;
@@ -161,10 +162,11 @@ class Explanation {
         return;
       }
       case OpCode::Barrier: line(depth, "barrier", op); return;
+      case OpCode::CommitCopies: line(depth, "close a group of copies", op); return;
       case OpCode::WaitCopies: {
         const int64_t pending = op.integer("pending");
         line(depth,
-             pending ? fmt::format("wait for copies but the last {}", pending)
+             pending ? fmt::format("wait for groups of copies but the last {}", pending)
                      : std::string("wait for copies"),
              op);
         return;
@@ -356,6 +358,7 @@ void add_explain(CLI::App& app) {
                    "the GPU architecture, as sm_80; this GPU's if not given, "
                    "sm_90 without one")
       ->type_name("SM");
+  add_without_option(*command);
   command->footer("  kiln explain block_sparse_attention --set dim=64 --arch sm_80");
   command->callback([options] { explain(*options); });
 }

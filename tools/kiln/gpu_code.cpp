@@ -64,6 +64,7 @@ std::string arch_for(const Kernel& kernel, const std::string& given) {
 }
 
 Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions& options) {
+  leave_out_passes(kernel);
   if (first_late_op(kernel)) require_lowered(kernel, arch);
   kernel.target = arch;
   run_passes(kernel, passes_for(kernel, Tier::Sm80), options);

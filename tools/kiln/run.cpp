@@ -135,6 +135,7 @@ void add_run(CLI::App& app) {
       ->allow_extra_args(false);
   add_device_options(*command, options->device);
   add_emulator_options(*command, options->emulator);
+  add_without_option(*command);
   command->footer(kFooter);
   command->callback([options, problem, files] { run(*options, *problem, *files); });
 }

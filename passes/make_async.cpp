@@ -1,0 +1,368 @@
+// for i { if guard(i) { copy source(i) → t; work(t) } }   with `stages` = S becomes
+//
+//     channel c of S slots
+//     for the first S-1 rounds i { if i is a round and guard(i) { push source(i) }; commit_copies }
+//     for i {
+//       barrier, then: if i+S-1 is a round and guard(i+S-1) { push source(i+S-1) }; commit_copies
+//       if guard(i) { t = pop c; work(t); release t }
+//     }
+//
+// The barrier is that of a pop where one stands at the top of the round: there the fetch follows
+// it. A copy is fetched ahead if all that decides where it reads is known before its round
+// (RoundSlice), nothing in the loop writes its source, and its tile holds nothing else: then the
+// slots may stand for it (fetch_candidates.cpp).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "ir/builder.h"
+#include "ir/walk.h"
+#include "passes/fetch_candidates_impl.h"
+#include "passes/gpu_target.h"
+#include "passes/memory_plan_impl.h"
+#include "passes/passes.h"
+
+namespace kiln {
+namespace {
+
+// Rewrites one loop, with `stages` slots.
+class Rewriting {
+ public:
+  Rewriting(Kernel& kernel, RegionId around, OpId loop, const FetchCandidates& candidates,
+            int64_t stages)
+      : kernel_(kernel),
+        around_(around),
+        loop_(loop),
+        body_(kernel.op(loop).regions[0]),
+        candidates_(candidates),
+        stages_(stages) {}
+
+  void run() {
+    std::vector<OpId> ops;
+    ops.swap(kernel_.region(around_).ops);
+    Builder build(kernel_, around_);
+    for (OpId id : ops) {
+      if (id == loop_) {
+        build.loc = kernel_.op(id).loc;
+        make_channels(build);
+        first_rounds(build);
+        find_bound(build);
+      }
+      kernel_.region(around_).ops.push_back(id);
+    }
+    each_round();
+    remove_tiles();
+  }
+
+ private:
+  static constexpr int64_t kFarthest = int64_t{1} << 30;  // to go on from in i32
+
+  const Op& loop() const { return kernel_.op(loop_); }
+  Value index() const { return kernel_.region(body_).args[0]; }
+
+  void make_channels(Builder& build) {
+    for (const Fetch& fetch : candidates_.fetches()) {
+      const Op& alloc = *kernel_.def_as(fetch.tile, OpCode::Alloc);
+      const Type type = kernel_.type(fetch.tile);
+      Attrs attrs;
+      attrs.set("slots", stages_);
+      attrs.set("layout", alloc.word("layout"));
+      build.loc = kernel_.op(fetch.copy).loc;
+      const OpId channel =
+          build.emit(OpCode::Channel, {}, std::move(attrs), Type::channel(type.dtype, type.shape));
+      channels_[fetch.copy] = kernel_.op(channel).result;
+    }
+    build.loc = loop().loc;
+  }
+
+  // Rounds 0 to S-2, those that there are. Where the round would be may be beyond i32.
+  void first_rounds(Builder& build) {
+    if (stages_ == 2) return first_round(build, {});
+    Value zero = build.constant(I32, 0), one = build.constant(I32, 1);
+    Value count = build.constant(I32, stages_ - 1);
+    const RegionId region = build.add_region(build.emit(OpCode::For, {zero, count, one}));
+    Value round = kernel_.add_argument(region, Type::scalar(I32));
+    Builder::Scope scope(build, region);
+    first_round(build, round);
+  }
+  void first_round(Builder& build, Value round) {
+    Value begin = loop().operands[0], end = loop().operands[1], step = loop().operands[2];
+    Value at = begin, number = round;
+    if (round && constant_int(kernel_, step) != 1) round = build.binary(OpCode::Mul, round, step);
+    const auto first = constant_int(kernel_, begin);
+    if (round) at = first == 0 ? round : build.binary(OpCode::Add, begin, round);
+    // Small numbers stay in i32.
+    const bool near = first && distance() && std::abs(*first) <= kFarthest;
+    const bool in_i32 = at == begin || near;
+    fetch_round(build, in_i32 ? build.compare("lt", at, end) : is_before_end(build, begin, number),
+                at);
+  }
+  // from + rounds · step < end, in 64 bits.
+  Value is_before_end(Builder& build, Value from, Value rounds) {
+    Value step = build.cast(loop().operands[2], I64);
+    Value ahead = build.binary(OpCode::Mul, build.cast(rounds, I64), step);
+    Value at = build.binary(OpCode::Add, build.cast(from, I64), ahead);
+    return build.compare("lt", at, build.cast(loop().operands[1], I64));
+  }
+
+  std::optional<int64_t> distance() const {
+    const auto step = constant_int(kernel_, loop().operands[2]);
+    if (!step || *step > kFarthest / stages_) return std::nullopt;
+    return *step * (stages_ - 1);
+  }
+  // Surely, by the ops that it is made of.
+  bool is_at_most_farthest(Value value) const {
+    if (const auto known = constant_int(kernel_, value)) return *known <= kFarthest;
+    const OpId def = kernel_.def(value);
+    if (!def) return false;
+    const Op& op = kernel_.op(def);
+    switch (op.code) {
+      case OpCode::Cast: {
+        const DType from = kernel_.type(op.operands[0]).dtype;
+        return !is_float(from) && size_of(from) <= 2;
+      }
+      case OpCode::FloorDiv: return constant_int(kernel_, op.operands[1]).value_or(1) >= 2;
+      case OpCode::Min:
+        return is_at_most_farthest(op.operands[0]) || is_at_most_farthest(op.operands[1]);
+      default: return false;
+    }
+  }
+  // i + distance < end  ⇔  i < bound, without leaving i32: no index is below the least.
+  void find_bound(Builder& build) {
+    const auto ahead = distance();
+    if (!ahead) return;
+    distance_ = build.constant(I32, *ahead);
+    if (is_at_most_farthest(loop().operands[1])) return;
+    constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
+    if (auto end = constant_int(kernel_, loop().operands[1])) {
+      bound_ = build.constant(I32, std::max(*end, kLeast + *ahead) - *ahead);
+      return;
+    }
+    Value least = build.constant(I32, kLeast + *ahead);
+    Value end = build.binary(OpCode::Max, loop().operands[1], least);
+    bound_ = build.binary(OpCode::Sub, end, distance_);
+  }
+
+  // if is_round { all fetches of the round with index `at` }; commit_copies
+  void fetch_round(Builder& build, Value is_round, Value at) {
+    const RegionId region = build.add_region(build.emit(OpCode::If, {is_round}));
+    {
+      Builder::Scope scope(build, region);
+      ValueMap names{{index().id, at}};
+      fetch_region(build, body_, names);
+    }
+    build.loc = loop().loc;
+    build.emit(OpCode::CommitCopies, {});
+  }
+  void fetch_region(Builder& build, RegionId from, ValueMap& names) {
+    for (OpId id : std::vector<OpId>(original(from))) {
+      build.loc = kernel_.op(id).loc;
+      if (channels_.contains(id)) {
+        push(build, id, names);
+      } else if (candidates_.guards(id)) {
+        Value condition = mapped(names, kernel_.op(id).operands[0]);
+        const RegionId into = build.add_region(build.emit(OpCode::If, {condition}));
+        Builder::Scope scope(build, into);
+        fetch_region(build, kernel_.op(id).regions[0], names);
+      } else if (candidates_.needs(id)) {
+        clone_op(kernel_, id, build.region(), names);
+      }
+    }
+  }
+  // As it was before the rounds were rewritten.
+  const std::vector<OpId>& original(RegionId region) {
+    auto [found, is_new] = originals_.try_emplace(region.id);
+    if (is_new) found->second = kernel_.region(region).ops;
+    return found->second;
+  }
+  void push(Builder& build, OpId id, const ValueMap& names) {
+    const Op copy = kernel_.op(id);
+    Value channel = channels_.at(id), source = mapped(names, copy.operands[0]);
+    const Type& type = kernel_.type(channel);
+    const Type slot_type = Type::tile(Space::Shared, type.dtype, type.shape);
+    Value slot = kernel_.op(build.emit(OpCode::PushBegin, {channel}, {}, slot_type)).result;
+    Attrs attrs;
+    attrs.set("reason", fmt::format("{}; fetched {} round{} ahead", copy.word("reason"),
+                                    stages_ - 1, stages_ == 2 ? "" : "s"));
+    build.emit(OpCode::CopyAsync, {source, slot}, std::move(attrs));
+    build.emit(OpCode::PushEnd, {channel, slot});
+  }
+
+  void each_round() {
+    std::vector<RegionId> regions;
+    for (const Fetch& fetch : candidates_.fetches())
+      if (std::find(regions.begin(), regions.end(), fetch.region) == regions.end())
+        regions.push_back(fetch.region);
+    // A pop in a guard comes after the round's own commit_copies.
+    for (RegionId region : regions) use_slots(region, region == body_ ? stages_ - 2 : stages_ - 1);
+    std::vector<OpId> rest;
+    rest.swap(kernel_.region(body_).ops);
+    Builder build(kernel_, body_);
+    build.loc = loop().loc;
+    auto begin = rest.begin();
+    for (; begin != rest.end() && kernel_.op(*begin).code == OpCode::Pop; ++begin)
+      kernel_.region(body_).ops.push_back(*begin);
+    fetch_ahead(build);
+    auto& ops = kernel_.region(body_).ops;
+    ops.insert(ops.end(), begin, rest.end());
+  }
+  void fetch_ahead(Builder& build) {
+    Value is_round, at;
+    if (distance_) {
+      at = build.binary(OpCode::Add, index(), distance_);
+      is_round = bound_ ? build.compare("lt", index(), bound_)
+                        : build.compare("lt", at, loop().operands[1]);
+    } else {
+      Value rounds = build.constant(I32, stages_ - 1);
+      at =
+          build.binary(OpCode::Add, index(), build.binary(OpCode::Mul, rounds, loop().operands[2]));
+      is_round = is_before_end(build, index(), rounds);
+    }
+    fetch_round(build, is_round, at);
+  }
+
+  // Pops at the top of the region, slots instead of the tiles, releases at its end. At least
+  // `pending` groups of copies were closed since those of a slot.
+  void use_slots(RegionId region, int64_t pending) {
+    inside_.clear();
+    walk(kernel_, region, [&](OpId id) { inside_.insert(id); });
+    std::vector<OpId> ops;
+    ops.swap(kernel_.region(region).ops);
+    Builder build(kernel_, region);
+    std::vector<std::pair<Value, Value>> held;  // channels and slots
+    ValueMap names;
+    for (const Fetch& fetch : candidates_.fetches()) {
+      if (fetch.region != region) continue;
+      Value channel = channels_.at(fetch.copy);
+      const Type& type = kernel_.type(channel);
+      Attrs attrs;
+      if (pending > 0) attrs.set("pending", pending);
+      build.loc = kernel_.op(fetch.copy).loc;
+      const Type slot_type = Type::tile(Space::Shared, type.dtype, type.shape);
+      const OpId pop = build.emit(OpCode::Pop, {channel}, std::move(attrs), slot_type);
+      names[fetch.tile.id] = kernel_.op(pop).result;
+      held.push_back({channel, kernel_.op(pop).result});
+    }
+    for (OpId id : ops)
+      if (!channels_.contains(id)) copy_views(build, id, names);
+    for (OpId id : ops)
+      if (!channels_.contains(id)) kernel_.region(region).ops.push_back(id);
+    use_names(region, names);
+    build.loc = loop().loc;
+    for (const auto& [channel, slot] : held) build.emit(OpCode::Release, {channel, slot});
+  }
+  // Views of the tiles that were made outside of the region: of the slots instead.
+  void copy_views(Builder& build, OpId id, ValueMap& names) {
+    const std::vector<Value> operands = kernel_.op(id).operands;
+    for (Value operand : operands)
+      if (operand) copy_view(build, operand, names);
+    for (RegionId inner : std::vector<RegionId>(kernel_.op(id).regions))
+      for (OpId deep : std::vector<OpId>(kernel_.region(inner).ops)) copy_views(build, deep, names);
+  }
+  void copy_view(Builder& build, Value view, ValueMap& names) {
+    const Op* slice = kernel_.def_as(view, OpCode::Slice);
+    if (!slice || names.contains(view.id) || !names.contains(base_of(kernel_, view).id)) return;
+    if (inside_.contains(kernel_.def(view))) return;
+    copy_view(build, slice->operands[0], names);
+    clone_op(kernel_, kernel_.def(view), build.region(), names);
+  }
+  void use_names(RegionId region, const ValueMap& names) {
+    walk(kernel_, region, [&](OpId id) {
+      for (Value& operand : kernel_.op(id).operands)
+        if (operand) operand = mapped(names, operand);
+    });
+  }
+
+  // The tiles, and what is left of views of them.
+  void remove_tiles() {
+    std::set<Value> gone;
+    for (const Fetch& fetch : candidates_.fetches()) gone.insert(fetch.tile);
+    walk_regions(kernel_, kernel_.body, [&](RegionId region) {
+      std::erase_if(kernel_.region(region).ops, [&](OpId id) {
+        const Value result = kernel_.op(id).result;
+        return result && gone.contains(base_of(kernel_, result));
+      });
+    });
+  }
+
+  Kernel& kernel_;
+  const RegionId around_;
+  const OpId loop_;
+  const RegionId body_;
+  const FetchCandidates& candidates_;
+  const int64_t stages_;
+  std::map<OpId, Value> channels_;  // by copy
+  std::set<OpId> inside_;           // the ops of the region that is being rewritten
+  std::unordered_map<uint32_t, std::vector<OpId>> originals_;
+  Value distance_;  // of the fetched round's index; none if the step is not known
+  Value bound_;     // the rounds below it have one to fetch for; none if these can be counted
+};
+
+// A loop, with the region that it stands in.
+struct Pipelined {
+  RegionId around;
+  OpId loop;
+};
+
+// Loops inside first: what they fetch does not concern those around.
+std::vector<Pipelined> pipelined_loops(const Kernel& kernel, OpId launch) {
+  std::vector<Pipelined> found;
+  walk_regions(kernel, kernel.op(launch).regions[0], [&](RegionId region) {
+    for (OpId id : kernel.region(region).ops) {
+      const Op& op = kernel.op(id);
+      if (op.code == OpCode::For && op.word("kind") == "pipelined" && op.integer("stages") >= 2)
+        found.push_back({region, id});
+    }
+  });
+  return found;
+}
+
+void note(Kernel& kernel, const FetchCandidates& candidates) {
+  for (const auto& [id, why] : candidates.declined()) {
+    Attrs& attrs = kernel.op(id).attrs;
+    const std::string& reason = kernel.op(id).word("reason");
+    attrs.set("reason",
+              fmt::format("{}{}not fetched ahead: {}", reason, reason.empty() ? "" : "; ", why));
+  }
+}
+
+void fetch_ahead(Kernel& kernel, OpId launch, const Pipelined& found) {
+  const int64_t limit = gpu_target(kernel.target).shared_per_block;
+  const int64_t wanted = kernel.op(found.loop).integer("stages");
+  const FetchCandidates candidates(kernel, launch, found.loop);
+  std::string why = "no copy can be fetched ahead";
+  int64_t stages = candidates.fetches().empty() ? 0 : wanted;
+  for (int64_t bytes = 0; stages >= 2; --stages) {
+    Kernel attempt = kernel;
+    Rewriting(attempt, found.around, found.loop, candidates, stages).run();
+    bytes = shared_plan(attempt, launch).bytes;
+    if (bytes <= limit) {
+      kernel = std::move(attempt);
+      break;
+    }
+    why = fmt::format("2 slots a tile would need {} bytes of shared memory, {} has {}", bytes,
+                      gpu_target(kernel.target).name, limit);
+  }
+  note(kernel, candidates);
+  Op& loop = kernel.op(found.loop);
+  if (stages < 2) return loop.attrs.set("reason", "not fetched ahead: " + why);
+  std::string less;
+  if (stages < wanted) less = fmt::format(", as {} do not fit in shared memory", stages + 1);
+  loop.attrs.set("reason", fmt::format("fetches {} round{} ahead, into {} slots{}", stages - 1,
+                                       stages == 2 ? "" : "s", stages, less));
+}
+
+}  // namespace
+
+void make_async(Kernel& kernel) {
+  for (OpId id : std::vector<OpId>(kernel.region(kernel.body).ops)) {
+    if (kernel.op(id).code != OpCode::Launch) continue;
+    for (const Pipelined& found : pipelined_loops(kernel, id)) fetch_ahead(kernel, id, found);
+  }
+}
+
+}  // namespace kiln
