@@ -74,6 +74,9 @@ std::array<Expr, 3> launch(const std::vector<Arg>& extents, LaunchOptions option
   if (tracer.inside_control())
     throw UserError(loc, "launch stands inside a loop or branch",
                     "end the loop first; launches follow one another");
+  if (options.threads < 0 || options.threads > 1024 || options.threads % 32)
+    throw UserError(loc, fmt::format("launch: threads is {}", options.threads),
+                    "a multiple of 32 up to 1024, or 0 for as many as the compiler chooses");
   std::vector<Value> grid;
   for (const Arg& extent : extents) {
     grid.push_back(extent.index(fmt::format("launch: extent {}", grid.size())));
@@ -82,7 +85,8 @@ std::array<Expr, 3> launch(const std::vector<Arg>& extents, LaunchOptions option
       throw UserError(loc, fmt::format("launch: extent {} is {}", grid.size() - 1, *known),
                       "an extent is 0 or more: so many blocks");
   }
-  std::vector<Value> blocks = tracer.open_launch(grid, options.rasterize, loc);
+  std::vector<Value> blocks =
+      tracer.open_launch(grid, options.rasterize, options.threads / 32, loc);
   while (blocks.size() < 3) blocks.push_back(tracer.scalars(loc).constant(I32, 0));
   return {Expr(blocks[0], loc), Expr(blocks[1], loc), Expr(blocks[2], loc)};
 }

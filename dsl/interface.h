@@ -39,6 +39,8 @@ struct LaunchOptions {
   // Blocks that start together lie in a panel of so many along the second extent, so that they find
   // in the cache what the others have read; 0: along the first extent.
   int rasterize = 0;
+  // Threads of a block, a multiple of 32 up to 1024; 0: as the compiler chooses.
+  int threads = 0;
 };
 
 // Starts a launch over a grid of 1 to 3 extents: what follows, up to the next launch or the end of

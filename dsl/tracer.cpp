@@ -150,7 +150,8 @@ Value Tracer::at_top(Value value, Loc loc) {
   return kernel_.op(builder_.emit(op.code, operands, op.attrs, kernel_.type(value))).result;
 }
 
-std::vector<Value> Tracer::open_launch(const std::vector<Value>& extents, int rasterize, Loc loc) {
+std::vector<Value> Tracer::open_launch(const std::vector<Value>& extents, int rasterize, int warps,
+                                       Loc loc) {
   note_values();
   launch_.reset();
   std::vector<Value> operands;
@@ -161,6 +162,7 @@ std::vector<Value> Tracer::open_launch(const std::vector<Value>& extents, int ra
   builder_.loc = loc;
   Attrs attrs;
   attrs.set("rasterize", int64_t{rasterize});
+  attrs.set("warps", int64_t{warps});
   OpId op = builder_.emit(OpCode::Launch, operands, std::move(attrs));
   RegionId region = builder_.add_region(op);
   launch_ = std::make_unique<RegionScope>(*this, op, region);

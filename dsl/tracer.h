@@ -54,7 +54,8 @@ class Tracer {
   void declare(const std::string& name, std::string_view what, Loc loc);
   // Opens the region of a launch over extents, which are top-level scalars or can be computed
   // there.
-  std::vector<Value> open_launch(const std::vector<Value>& extents, int rasterize, Loc loc);
+  std::vector<Value> open_launch(const std::vector<Value>& extents, int rasterize, int warps,
+                                 Loc loc);
   // The op whose region is open; none at the top level.
   OpId innermost() const { return open_.back().op; }
   // True between the braces of a loop or branch.

@@ -150,7 +150,8 @@ void check_channel(const Law& law, const Op& op) {
 
 void require_pending(const Law& law, const Op& op) {
   if (op.integer("pending") < 0)
-    law.fail(op, fmt::format("pending: expected 0 or more, got {}", op.integer("pending")));
+    law.fail(op, fmt::format("pending: expected 0 or more, got {}", op.integer("pending")),
+             "0 waits for all");
 }
 
 void check_push_end(const Law& law, const Op& op) {

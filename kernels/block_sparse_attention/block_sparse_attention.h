@@ -30,6 +30,7 @@ struct AttentionConfig {
   bool fast_math = true;
   int64_t tile_m = 0, tile_n = 0;  // 0: chosen by tile_for; else a divisor of the block
   int64_t stages = 2;              // blocks prefetched
+  int64_t threads = 0;             // of a block on a GPU; 0: chosen by the compiler
 
   bool operator==(const AttentionConfig&) const = default;
 };

@@ -65,6 +65,9 @@ AttentionConfig validated(AttentionConfig config, std::string_view target) {
   require_step("block_n", config.block_n, 16, 128);
   if (config.stages < 0 || config.stages > 8)
     throw UserError(fmt::format("stages: expected 0 to 8, got {}", config.stages));
+  if (config.threads < 0 || config.threads > 1024 || config.threads % 32)
+    throw UserError(
+        fmt::format("threads: expected 0 or a multiple of 32 up to 1024, got {}", config.threads));
   TileShape tile = tile_for(config, target);
   if (!config.tile_m) config.tile_m = tile.m;
   if (!config.tile_n) config.tile_n = tile.n;

@@ -24,6 +24,7 @@ AttentionConfig attention_config(const Options& options) {
   config.tile_m = options.integer("tile_m");
   config.tile_n = options.integer("tile_n");
   config.stages = options.integer("stages");
+  config.threads = options.integer("threads");
   validated(config);  // for its errors; tiles that are not given are chosen for the device
   return config;
 }
@@ -59,6 +60,7 @@ std::vector<OptionInfo> options() {
       {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen",
        "keys computed together"},
       {"stages", "2", "0 to 8", "key blocks prefetched"},
+      {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
   };
 }
 

@@ -99,7 +99,8 @@ Kernel block_sparse_attention_kernel(const AttentionConfig& config) {
     auto scale = param("scale", F32);
     auto group = heads / heads_kv;  // query heads that share a key head
 
-    auto block = launch({ceildiv(seq, c.tile_m), heads, batch});
+    auto block =
+        launch({ceildiv(seq, c.tile_m), heads, batch}, {.threads = static_cast<int>(c.threads)});
     const Expr &h = block[1], &b = block[2];
     Visible visible{c, seq_kv, seq_kv - seq, block[0] * c.tile_m};
 

@@ -15,6 +15,7 @@ MatmulConfig config_of(const Options& options) {
   config.tile_n = options.integer("tile_n", 8, 256);
   config.tile_k = options.integer("tile_k", 8, 256);
   config.stages = options.integer("stages", 0, 8);
+  config.threads = options.integer("threads", 0, 1024);
   return config;
 }
 
@@ -38,14 +39,16 @@ KernelEntry matmul_entry() {
   KernelEntry entry;
   entry.name = "matmul";
   entry.summary = "c[m, n] = a[m, k] · b[k, n]";
-  entry.options = {{"dtype", "f16", "f16, bf16, f32 or f64", "element type of a and b"},
-                   {"out", "f32", "f16, bf16, f32 or f64", "element type of c"},
-                   {"transpose_a", "false", "true or false", "a is [k, m]"},
-                   {"transpose_b", "false", "true or false", "b is [n, k]"},
-                   {"tile_m", "64", "8 to 256", "rows of a block"},
-                   {"tile_n", "64", "8 to 256", "columns of a block"},
-                   {"tile_k", "64", "8 to 256", "depth of a step"},
-                   {"stages", "2", "0 to 8", "steps prefetched"}};
+  entry.options = {
+      {"dtype", "f16", "f16, bf16, f32 or f64", "element type of a and b"},
+      {"out", "f32", "f16, bf16, f32 or f64", "element type of c"},
+      {"transpose_a", "false", "true or false", "a is [k, m]"},
+      {"transpose_b", "false", "true or false", "b is [n, k]"},
+      {"tile_m", "64", "8 to 256", "rows of a block"},
+      {"tile_n", "64", "8 to 256", "columns of a block"},
+      {"tile_k", "64", "8 to 256", "depth of a step"},
+      {"stages", "2", "0 to 8", "steps prefetched"},
+      {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"}};
   entry.build = [](const Options& options, std::string_view) {
     return matmul_kernel(config_of(options));
   };

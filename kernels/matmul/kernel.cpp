@@ -10,7 +10,8 @@ Kernel matmul_kernel(const MatmulConfig& c) {
     Tensor a = c.transpose_a ? input("a", c.dtype, {k, m}) : input("a", c.dtype, {m, k});
     Tensor b = c.transpose_b ? input("b", c.dtype, {n, k}) : input("b", c.dtype, {k, n});
     Tensor product = output("c", c.out, {m, n});
-    auto [column, row, _] = launch({ceildiv(n, c.tile_n), ceildiv(m, c.tile_m)});
+    auto [column, row, _] = launch({ceildiv(n, c.tile_n), ceildiv(m, c.tile_m)},
+                                   {.threads = static_cast<int>(c.threads)});
     Span rows = span(row * c.tile_m, c.tile_m), columns = span(column * c.tile_n, c.tile_n);
 
     Tile a_tile = c.transpose_a ? alloc_shared({c.tile_k, c.tile_m}, c.dtype)

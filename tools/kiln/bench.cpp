@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <sstream>
 
 #include "ir/canon.h"
 #include "ir/error.h"
@@ -25,7 +26,7 @@ namespace kiln::cli {
 namespace {
 
 struct BenchOptions {
-  std::vector<std::string> set;
+  std::vector<std::string> set, vary;
   DeviceChoice device;
   EmulatorChoice emulator;
   std::string only;
@@ -59,10 +60,21 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-struct Result {
-  double milliseconds = 0;
-  double flops = 0, bytes = 0;
+// A kernel compiled with one choice of options, and what it is run on.
+struct Candidate {
+  std::string name;  // the options that were varied
+  Compiled compiled;
+  Bindings bindings;
+  Work work;
 };
+
+// "a=1,b=2" as texts of their own.
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
 
 class Bench {
  public:
@@ -76,103 +88,140 @@ class Bench {
     fmt::print("         median of {} rounds; the device's time\n\n", options_.rounds);
     fmt::print("{:<64} {:>10} {:>9} {:>9}\n", "workload", "ms", "TFLOP/s", "GB/s");
     const int64_t rows = options_.quick ? 1024 : 32768;
-    row(fmt::format("tile_copy f32 {}x8192", rows), [&] {
-      return registered("tile_copy", {}, {{"x", {rows, 8192}}});
-    });
-    row(fmt::format("tile_copy f16 {}x8192", rows), [&] {
-      return registered("tile_copy", {{"dtype", "f16"}}, {{"x", {rows, 8192}}});
-    });
-    row(fmt::format("row_softmax f32 {}x4096", rows), [&] {
-      return registered("row_softmax", {{"tile_m", "1"}, {"tile_n", "4096"}},
-                        {{"x", {rows, 4096}}});
-    });
-    const int64_t edge = options_.quick ? 1024 : 8192;
-    row(fmt::format("matmul f16 {0}x{0}x{0}", edge), [&] {
-      return registered("matmul", {{"dtype", "f16"}, {"out", "f16"}},
-                        {{"a", {edge, edge}}, {"b", {edge, edge}}});
-    });
+    registered(fmt::format("tile_copy f32 {}x8192", rows), "tile_copy", {}, {{"x", {rows, 8192}}});
+    registered(fmt::format("tile_copy f16 {}x8192", rows), "tile_copy", {{"dtype", "f16"}},
+               {{"x", {rows, 8192}}});
+    registered(fmt::format("row_softmax f32 {}x4096", rows), "row_softmax",
+               {{"tile_m", "1"}, {"tile_n", "4096"}}, {{"x", {rows, 4096}}});
+    for (int64_t edge : options_.quick ? Shape{1024} : Shape{4096, 8192})
+      registered(fmt::format("matmul f16 {0}x{0}x{0}", edge), "matmul",
+                 {{"dtype", "f16"}, {"out", "f16"}}, {{"a", {edge, edge}}, {"b", {edge, edge}}});
     const int64_t seq = options_.quick ? 2048 : 32768;
     for (double density : {0.1, 0.3}) {
-      row(fmt::format("block_sparse f16 B1 H32 S{} D128, blocks of 128, causal, {:.0f} %", seq,
-                      100 * density),
-          [&] { return attention(blocks_of(128, 128), seq, density); });
-      row(fmt::format("block_sparse f16 B1 H32 S{} D64, blocks of 64, causal, {:.0f} %", seq,
-                      100 * density),
-          [&] { return attention(blocks_of(64, 64), seq, density); });
+      attention(fmt::format("block_sparse f16 B1 H32 S{} D128, blocks of 128, causal, {:.0f} %",
+                            seq, 100 * density),
+                blocks_of(128, 128), seq, density);
+      attention(fmt::format("block_sparse f16 B1 H32 S{} D64, blocks of 64, causal, {:.0f} %", seq,
+                            100 * density),
+                blocks_of(64, 64), seq, density);
     }
-    row(fmt::format("dense f16 B1 H32 S{} D128, causal", seq / 4), [&] {
-      return attention({{"dim", "128"}, {"form", "dense"}}, seq / 4, 1);
-    });
+    attention(fmt::format("dense f16 B1 H32 S{} D128, causal", seq / 4),
+              {{"dim", "128"}, {"form", "dense"}}, seq / 4, 1);
   }
 
  private:
-  template <class Measure>
-  void row(const std::string& what, const Measure& measure) {
-    if (what.find(options_.only) == what.npos) return;
-    try {
-      const Result result = measure();
-      fmt::print("{:<64} {:>10.4f} {:>9.2f} {:>9.1f}\n", what, result.milliseconds,
-                 result.flops / result.milliseconds / 1e9,
-                 result.bytes / result.milliseconds / 1e6);
-    } catch (const Error& error) {
-      fmt::print("{:<64} {}\n", what, error.what());
+  bool is_wanted(const std::string& what) const { return what.find(options_.only) != what.npos; }
+
+  // The options of each candidate: those given, with --set, and with each --vary in turn. Empty if
+  // the kernel has no such option.
+  std::vector<std::pair<std::string, Options>> choices(const KernelEntry& entry, NamedTexts given) {
+    const auto has = [&](const std::string& name) {
+      return std::any_of(entry.options.begin(), entry.options.end(),
+                         [&](const OptionInfo& option) { return option.name == name; });
+    };
+    std::vector<std::string> variants = options_.vary;
+    if (variants.empty()) variants.push_back("");
+    std::vector<std::pair<std::string, Options>> found;
+    for (const std::string& variant : variants) {
+      std::vector<std::string> texts = options_.set;
+      for (const std::string& text : split(variant)) texts.push_back(text);
+      NamedTexts all = given;
+      for (const auto& [name, value] : named("--set", texts)) {
+        if (!has(name)) return {};
+        all[name] = value;
+      }
+      found.emplace_back(variant, entry.with_defaults(all));
+    }
+    return found;
+  }
+
+  // Candidates in turn, round after round: a wandering clock meets them all.
+  void measure(const std::string& what, const std::vector<Candidate>& candidates) {
+    std::vector<std::vector<double>> times(candidates.size());
+    for (int64_t round = 0; round < options_.rounds; ++round)
+      for (size_t i = 0; i < candidates.size(); ++i) times[i].push_back(time(candidates[i]));
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const double ms = median(times[i]);
+      const Work& work = candidates[i].work;
+      fmt::print("{:<64} {:>10.4f} {:>9.2f} {:>9.1f}  {}\n", what, ms, work.flops / ms / 1e9,
+                 work.bytes / ms / 1e6, candidates[i].name);
     }
     std::fflush(stdout);
   }
 
-  double time(const Executable& executable, const Bindings& bindings) {
-    if (options_.emulator.given()) {  // once: its counters are the same every time
-      auto start = std::chrono::steady_clock::now();
-      run_emulated(executable, bindings, options_.emulator);
-      return milliseconds_since(start);
-    }
-    std::vector<double> times;
-    for (int64_t i = 0; i < options_.rounds; ++i)
-      times.push_back(device_.time_ms(executable, bindings, options_.quick ? 1 : 10));
-    return median(times);
+  double time(const Candidate& candidate) {
+    const Executable& executable = *candidate.compiled.executable();
+    if (!options_.emulator.given())
+      return device_.time_ms(executable, candidate.bindings, options_.quick ? 1 : 10);
+    auto start = std::chrono::steady_clock::now();
+    run_emulated(executable, candidate.bindings, options_.emulator);
+    return milliseconds_since(start);
   }
 
-  Result registered(const std::string& name, const std::map<std::string, std::string>& given,
-                    const std::map<std::string, Shape>& inputs) {
+  void registered(const std::string& what, const std::string& name, const NamedTexts& given,
+                  const std::map<std::string, Shape>& inputs) {
+    if (!is_wanted(what)) return;
     const KernelEntry& entry = kernel_named(name);
-    const Options options = entry.with_defaults(given);
-    Compiled compiled = compile(device_, entry.build(options, device_.target()));
-    std::map<std::string, Array> arrays;
     std::list<DeviceArray> copies;
     Arguments arguments;
-    for (const auto& [tensor, shape] : inputs) {
-      arrays[tensor] = normal_numbers(compiled.signature().tensor(tensor)->dtype, shape);
-      copies.emplace_back(device_, arrays[tensor].view());
-      arguments.tensor(tensor, copies.back().memory());
+    std::vector<Candidate> candidates;
+    for (const auto& [variant, options] : choices(entry, given)) {
+      try {
+        Compiled compiled = compile(device_, entry.build(options, device_.target()));
+        if (candidates.empty()) place(compiled.signature(), inputs, copies, arguments);
+        const Bindings bindings = bind(compiled.signature(), arguments);
+        candidates.push_back({variant, compiled, bindings, entry.work(options, bindings)});
+      } catch (const Error& error) {
+        fmt::print("{:<64} {}  {}\n", what, error.what(), variant);
+      }
     }
-    for (auto& [tensor, array] : make_outputs(compiled.signature(), arguments)) {
+    measure(what, candidates);
+  }
+  // Inputs and outputs on the device.
+  void place(const Signature& signature, const std::map<std::string, Shape>& inputs,
+             std::list<DeviceArray>& copies, Arguments& arguments) {
+    for (const auto& [tensor, shape] : inputs) {
+      const Array array = normal_numbers(signature.tensor(tensor)->dtype, shape);
       copies.emplace_back(device_, array.view());
       arguments.tensor(tensor, copies.back().memory());
     }
-    const Bindings bindings = bind(compiled.signature(), arguments);
-    const Work work = entry.work(options, bindings);
-    return {time(*compiled.executable(), bindings), work.flops, work.bytes};
+    for (auto& [tensor, array] : make_outputs(signature, arguments)) {
+      copies.emplace_back(device_, array.view());
+      arguments.tensor(tensor, copies.back().memory());
+    }
   }
 
-  Result attention(NamedTexts given, int64_t seq, double density) {
+  void attention(const std::string& what, NamedTexts given, int64_t seq, double density) {
+    if (!is_wanted(what)) return;
     given["causal"] = "true";
-    for (const auto& [name, value] : named("--set", options_.set)) given[name] = value;
-    const AttentionConfig config =
-        validated(attention_config(kernel_named("block_sparse_attention").with_defaults(given)),
-                  device_.target());
-    const Shape shape = {1, 32, seq, config.dim};
-    Array q = normal_numbers(config.dtype, shape), k = q, v = q, o(config.dtype, shape), mask;
-    AttentionArgs args{q.view(), k.view(), v.view(), o.view(), {}, {}, {}, {}, {}};
-    if (config.form != BlockForm::Dense) {
-      mask = random_mask(1, 32, grid_of(config, args), density, 2);
+    std::vector<AttentionConfig> configs;
+    std::vector<std::string> variants;
+    for (const auto& [variant, options] :
+         choices(kernel_named("block_sparse_attention"), std::move(given))) {
+      configs.push_back(validated(attention_config(options), device_.target()));
+      variants.push_back(variant);
+    }
+    if (configs.empty()) return;
+    const AttentionConfig& first = configs.front();  // what is varied changes no problem
+    const Shape shape = {1, 32, seq, first.dim};
+    Array q = normal_numbers(first.dtype, shape), o(first.dtype, shape), mask;
+    AttentionArgs args{q.view(), q.view(), q.view(), o.view(), {}, {}, {}, {}, {}};
+    if (first.form != BlockForm::Dense) {
+      mask = random_mask(1, 32, grid_of(first, args), density, 2);
       args.mask = mask.view();
     }
-    const AttentionWork work = attention_work(config, args);
-    BlockSparseAttention kernel = block_sparse_attention(device_, config);
+    const Work work{attention_work(first, args).flops, 3.0 * static_cast<double>(q.bytes())};
     DeviceAttention there(device_, args);
-    const Bindings bindings = kernel.bind(there.args());
-    return {time(*kernel.compiled().executable(), bindings), work.flops,
-            3.0 * static_cast<double>(q.bytes())};
+    std::vector<Candidate> candidates;
+    for (size_t i = 0; i < configs.size(); ++i) {
+      try {
+        BlockSparseAttention kernel = block_sparse_attention(device_, configs[i]);
+        candidates.push_back({variants[i], kernel.compiled(), kernel.bind(there.args()), work});
+      } catch (const Error& error) {
+        fmt::print("{:<64} {}  {}\n", what, error.what(), variants[i]);
+      }
+    }
+    measure(what, candidates);
   }
 
   const BenchOptions& options_;
@@ -189,8 +238,15 @@ void add_bench(CLI::App& app) {
   add_without_option(*command);
   command->add_option("--only", options->only, "workloads whose line contains this text")
       ->type_name("TEXT");
-  command->add_option("--set", options->set, "an option of block_sparse_attention, for its lines")
+  command
+      ->add_option("--set", options->set,
+                   "an option of a kernel; lines of kernels without it are left out")
       ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--vary", options->vary,
+                   "options of one candidate; all of them are measured in turn")
+      ->type_name("NAME=VALUE,…")
       ->allow_extra_args(false);
   command->add_option("--rounds", options->rounds, "how often each is measured")
       ->type_name("N")
