@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "codegen/host_builder_impl.h"
-#include "codegen/ranges_impl.h"
+#include "ir/ranges.h"
 
 namespace kiln::host {
 

@@ -12,10 +12,10 @@
 
 #include "codegen/nvptx.h"
 #include "codegen/nvptx_builder_impl.h"
-#include "codegen/ranges_impl.h"
 #include "codegen/roles_impl.h"
 #include "ir/layout/formula.h"
 #include "ir/layout/layout.h"
+#include "ir/ranges.h"
 
 namespace kiln::nvptx {
 

@@ -69,6 +69,11 @@ void dead_code(Kernel& kernel);
 // needs: nothing · leaves: no `selected` with stages.
 void compact_selected(Kernel& kernel);
 
+// Makes one pipelined loop of two in each other, so that what the inner one copies can be fetched
+// ahead from one of the outer one's rounds to the next. Nests of which it cannot be done say why.
+// needs: hoist_invariants · leaves: the same results.
+void flatten_loops(Kernel& kernel);
+
 // Puts each atomic that stands outside of a parallel into one of a single point, for one thread.
 // needs: nothing · leaves: atomics in parallels only.
 void atomics_in_parallel(Kernel& kernel);

@@ -101,6 +101,7 @@ const std::vector<Pass>& all_passes() {
       {"expand_rasterize", expand_rasterize, "the order of blocks to arithmetic on their indices"},
       {"expand_row_ops", expand_row_ops, "arg_reduce, cumsum and sort to reduce, loops, parallel"},
       {"fast_math", fast_math, "marks float arithmetic that may be fused and approximated", true},
+      {"flatten_loops", flatten_loops, "pipelined loops in each other to one", true},
       {"hoist_invariants", hoist_invariants, "moves pure ops out of loops they do not depend on",
        true},
       {"infer_layouts", infer_layouts, "layouts of tiles and loops, and conversions between them"},
@@ -163,9 +164,9 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
                              [](const Pass& pass) { return pass.name == "expand_row_ops"; }),
                 pass_named("compact_selected"));
     for (const Pass& pass :
-         passes({"atomics_in_parallel", "slices_through_shared", "choose_instructions",
-                 "infer_layouts", "make_async", "lower_channels", "issue_copies_early",
-                 "plan_shared_memory", "insert_barriers"}))
+         passes({"flatten_loops", "simplify", "atomics_in_parallel", "slices_through_shared",
+                 "choose_instructions", "infer_layouts", "make_async", "lower_channels",
+                 "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();
@@ -179,8 +180,8 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
 std::vector<Pass> passes_for(const Kernel& kernel, Tier tier) {
   std::vector<Pass> list = pipeline_for(tier);
   if (const Op* late = first_late_op(kernel); late && tier == Tier::Host)
-    list = passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops",
-                   "expand_gather"});
+    list =
+        passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops", "expand_gather"});
   else if (late)
     list = only_channels(kernel)
                ? passes({"lower_channels", "plan_shared_memory", "insert_barriers"})

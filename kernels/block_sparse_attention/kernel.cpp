@@ -72,8 +72,11 @@ void for_each_tile(const Interface& t, const Visible& visible, const Expr& b, co
   auto step_block = [&](const Expr& block) {
     if (c.tile_n == c.block_n) return step(block * c.tile_n);
     auto first = block * c.block_n;
-    auto tiles = min(ceildiv(visible.keys() - first, c.tile_n), c.block_n / c.tile_n);
-    for (auto tile : pipelined(tiles, {.stages = stages})) step(first + tile * c.tile_n);
+    // A query tile as long as its block sees some of all key tiles, but for what is beyond the end.
+    const bool sees_all = !c.causal || c.tile_m == c.block_m;
+    Arg visited = c.block_n / c.tile_n;
+    if (!sees_all) visited = min(ceildiv(visible.keys() - first, c.tile_n), visited);
+    for (auto tile : pipelined(visited, {.stages = stages})) step(first + tile * c.tile_n);
   };
   auto row = visible.first_query / c.block_m;
   auto limit = visible.blocks(c.block_n);

@@ -1,4 +1,4 @@
-#include "codegen/ranges_impl.h"
+#include "ir/ranges.h"
 
 #include <algorithm>
 #include <limits>
