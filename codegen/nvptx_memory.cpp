@@ -10,8 +10,8 @@
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/error.h"
-#include "ir/layout/shared.h"
 #include "ir/layout/reshape.h"
+#include "ir/layout/shared.h"
 
 namespace kiln::nvptx {
 namespace {

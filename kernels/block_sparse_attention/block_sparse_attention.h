@@ -29,20 +29,22 @@ struct AttentionConfig {
   bool written_out = false;  // spelled with reduce and exp instead of online_softmax
   bool fast_math = true;
   int64_t tile_m = 0, tile_n = 0;  // 0: chosen by tile_for; else a divisor of the block
-  int64_t stages = 2;              // blocks prefetched
+  int64_t stages = kChosen;        // tiles of keys prefetched, 0 to 8
   int64_t threads = 0;             // of a block on a GPU; 0: chosen by the compiler
 
+  static constexpr int64_t kChosen = -1;
   bool operator==(const AttentionConfig&) const = default;
 };
-// UserError naming the field, its legal values and what it is; returns it with the tile filled in,
-// for a device's target().
+// UserError naming the field, its legal values and what it is; returns it with what is left open
+// filled in, for a device's target().
 AttentionConfig validated(AttentionConfig config, std::string_view target = "host");
 
-// Tile extents: divisors of the blocks.
-struct TileShape {
-  int64_t m = 0, n = 0;
+// Extents of tiles, divisors of the blocks; tiles of keys prefetched; threads of a block on a GPU,
+// 0 as many as the compiler chooses.
+struct AttentionTile {
+  int64_t m = 0, n = 0, stages = 0, threads = 0;
 };
-TileShape tile_for(const AttentionConfig& config, std::string_view target = "host");
+AttentionTile tile_for(const AttentionConfig& config, std::string_view target = "host");
 // The configurations that are measured and tested one by one.
 std::span<const AttentionConfig> shipped_attention_configs();
 

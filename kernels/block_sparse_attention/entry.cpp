@@ -59,7 +59,7 @@ std::vector<OptionInfo> options() {
        "rows computed together"},
       {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen",
        "keys computed together"},
-      {"stages", "2", "0 to 8", "key blocks prefetched"},
+      {"stages", "-1", "0 to 8; -1: chosen", "tiles of keys prefetched"},
       {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
   };
 }

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "ir/error.h"
 #include "kernels/compare.h"
 #include "kernels/matmul/matmul.h"
@@ -5,17 +7,23 @@
 namespace kiln {
 namespace {
 
+int64_t tile_extent(const Options& options, std::string_view name) {
+  return options.integer(name) == 0 ? 0 : options.integer(name, 8, 256);
+}
+
 MatmulConfig config_of(const Options& options) {
   MatmulConfig config;
   config.dtype = options.dtype("dtype", {F16, BF16, F32, F64});
   config.out = options.dtype("out", {F16, BF16, F32, F64});
   config.transpose_a = options.boolean("transpose_a");
   config.transpose_b = options.boolean("transpose_b");
-  config.tile_m = options.integer("tile_m", 8, 256);
-  config.tile_n = options.integer("tile_n", 8, 256);
-  config.tile_k = options.integer("tile_k", 8, 256);
-  config.stages = options.integer("stages", 0, 8);
+  config.tile_m = tile_extent(options, "tile_m");
+  config.tile_n = tile_extent(options, "tile_n");
+  config.tile_k = tile_extent(options, "tile_k");
+  config.stages = options.integer("stages", MatmulConfig::kChosen, 8);
   config.threads = options.integer("threads", 0, 1024);
+  config.rows = options.integer("rows", 0, std::numeric_limits<int32_t>::max());
+  config.columns = options.integer("columns", 0, std::numeric_limits<int32_t>::max());
   return config;
 }
 
@@ -44,13 +52,15 @@ KernelEntry matmul_entry() {
       {"out", "f32", "f16, bf16, f32 or f64", "element type of c"},
       {"transpose_a", "false", "true or false", "a is [k, m]"},
       {"transpose_b", "false", "true or false", "b is [n, k]"},
-      {"tile_m", "64", "8 to 256", "rows of a block"},
-      {"tile_n", "64", "8 to 256", "columns of a block"},
-      {"tile_k", "64", "8 to 256", "depth of a step"},
-      {"stages", "2", "0 to 8", "steps prefetched"},
-      {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"}};
-  entry.build = [](const Options& options, std::string_view) {
-    return matmul_kernel(config_of(options));
+      {"tile_m", "0", "8 to 256; 0: chosen", "rows of a block"},
+      {"tile_n", "0", "8 to 256; 0: chosen", "columns of a block"},
+      {"tile_k", "0", "8 to 256; 0: chosen", "depth of a step"},
+      {"stages", "-1", "0 to 8; -1: chosen", "steps prefetched"},
+      {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
+      {"rows", "0", "0 or more; 0: many", "rows of c to choose tiles for"},
+      {"columns", "0", "0 or more; 0: many", "columns of c to choose tiles for"}};
+  entry.build = [](const Options& options, std::string_view target) {
+    return matmul_kernel(validated(config_of(options), target));
   };
   entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
   entry.check = [](const Options&, const Bindings&) {};

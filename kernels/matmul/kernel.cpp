@@ -4,7 +4,8 @@
 
 namespace kiln {
 
-Kernel matmul_kernel(const MatmulConfig& c) {
+Kernel matmul_kernel(const MatmulConfig& config) {
+  const MatmulConfig c = validated(config);
   return trace("matmul", {.fast_math = true}, [&] {
     Dim m = dim("m"), n = dim("n"), k = dim("k");
     Tensor a = c.transpose_a ? input("a", c.dtype, {k, m}) : input("a", c.dtype, {m, k});

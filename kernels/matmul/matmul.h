@@ -1,6 +1,9 @@
 // The product of two matrices.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "kernels/registry.h"
 
 namespace kiln {
@@ -9,10 +12,20 @@ struct MatmulConfig {
   DType dtype = F16;  // of a and b: f16, bf16, f32 or f64
   DType out = F32;    // of c
   bool transpose_a = false, transpose_b = false;
-  int64_t tile_m = 64, tile_n = 64, tile_k = 64;
-  int64_t stages = 2;
-  int64_t threads = 0;  // of a block on a GPU; 0: chosen by the compiler
+  int64_t tile_m = 0, tile_n = 0, tile_k = 0;  // 8 to 256; 0: chosen by validated()
+  int64_t stages = kChosen;                    // steps prefetched, 0 to 8
+  int64_t threads = 0;  // of a block on a GPU, a multiple of 32; 0: chosen by the compiler
+  // The rows and columns of c to expect, 0: many. Only tiles are chosen by them.
+  int64_t rows = 0, columns = 0;
+
+  static constexpr int64_t kChosen = -1;
+  bool operator==(const MatmulConfig&) const = default;
 };
+// With what is left open filled in for a device's target().
+MatmulConfig validated(MatmulConfig config, std::string_view target = "host");
+// The configurations that are measured and tested one by one.
+std::span<const MatmulConfig> shipped_matmul_configs();
+
 // c[m, n] = a[m, k] · b[k, n], accumulated in f32 (f64 for f64); with transpose_a, a is [k, m];
 // with transpose_b, b is [n, k].
 Kernel matmul_kernel(const MatmulConfig& config);

@@ -98,5 +98,5 @@ TEST_CASE("configurations that cannot be", "[attention][errors]") {
                 [](auto& c) { c.block_m = 256; });
   expect_config("tile_n: expected a multiple of 16 that divides block_n 64, got 48",
                 [](auto& c) { c.tile_n = 48; });
-  expect_config("stages: expected 0 to 8, got -1", [](auto& c) { c.stages = -1; });
+  expect_config("stages: expected 0 to 8, or -1 to choose, got -2", [](auto& c) { c.stages = -2; });
 }

@@ -54,7 +54,13 @@ std::vector<Job> shipped(std::string_view target) {
     jobs.push_back(attention_job(gpu));
     if (host != gpu) jobs.push_back(attention_job(host));
   }
-  for (const char* other : {"row_softmax", "matmul", "tile_copy"}) {
+  for (const MatmulConfig& config : shipped_matmul_configs()) {
+    const MatmulConfig gpu = validated(config, target);
+    jobs.push_back({fmt::format("matmul {} tiles {}x{}x{}", name(gpu.dtype), gpu.tile_m, gpu.tile_n,
+                                gpu.tile_k),
+                    matmul_kernel(gpu)});
+  }
+  for (const char* other : {"row_softmax", "tile_copy"}) {
     const KernelEntry& entry = kernel_named(other);
     jobs.push_back({other, entry.build(entry.with_defaults({}), target)});
   }

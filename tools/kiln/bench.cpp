@@ -95,7 +95,11 @@ class Bench {
                {{"tile_m", "1"}, {"tile_n", "4096"}}, {{"x", {rows, 4096}}});
     for (int64_t edge : options_.quick ? Shape{1024} : Shape{4096, 8192})
       registered(fmt::format("matmul f16 {0}x{0}x{0}", edge), "matmul",
-                 {{"dtype", "f16"}, {"out", "f16"}}, {{"a", {edge, edge}}, {"b", {edge, edge}}});
+                 {{"dtype", "f16"},
+                  {"out", "f16"},
+                  {"rows", std::to_string(edge)},
+                  {"columns", std::to_string(edge)}},
+                 {{"a", {edge, edge}}, {"b", {edge, edge}}});
     const int64_t seq = options_.quick ? 2048 : 32768;
     for (double density : {0.1, 0.3}) {
       attention(fmt::format("block_sparse f16 B1 H32 S{} D128, blocks of 128, causal, {:.0f} %",

@@ -1,0 +1,67 @@
+// The tiles of matmul.
+#include <array>
+
+#include "kernels/matmul/matmul.h"
+#include "passes/gpu_target.h"
+
+namespace kiln {
+namespace {
+
+struct Tile {
+  int64_t m, n, k, stages, threads;
+};
+
+constexpr Tile kSmall = {64, 64, 64, 2, 0};
+// Of 16-bit floats on a GPU: a warp multiplies 64 x 64, for which it loads the fewest operands that
+// its registers allow: 424 TFLOP/s on an H200 at 4096³, where 32 x 64 reach 348 and 32 x 32 299.
+constexpr Tile kLarge = {128, 128, 64, 3, 128};
+// Two blocks of these share a multiprocessor's memory, of 164 KiB and of 100.
+constexpr Tile kLargeIn164 = {128, 128, 64, 2, 128};
+constexpr Tile kLargeIn100 = {128, 128, 32, 3, 128};
+// Fewer large tiles than this leave multiprocessors idle: there are 84 to 170 of them.
+constexpr int64_t kEnoughTiles = 128;
+
+int64_t tiles(int64_t extent, int64_t tile) {
+  return (extent + tile - 1) / tile;
+}
+
+Tile tile_for(const MatmulConfig& config, std::string_view target) {
+  const bool is_half = config.dtype == F16 || config.dtype == BF16;
+  if (!target.starts_with("sm_") || !is_half) return kSmall;
+  const bool is_known = config.rows > 0 && config.columns > 0;
+  if (is_known && tiles(config.rows, kLarge.m) * tiles(config.columns, kLarge.n) < kEnoughTiles)
+    return kSmall;
+  const int64_t shared = gpu_target(target).shared_per_multiprocessor;
+  if (shared >= 2 * 100 << 10) return kLarge;
+  return shared >= 2 * 80 << 10 ? kLargeIn164 : kLargeIn100;
+}
+
+}  // namespace
+
+MatmulConfig validated(MatmulConfig config, std::string_view target) {
+  const Tile tile = tile_for(config, target);
+  // Threads go with the tile that they were chosen for.
+  const bool is_chosen = !config.tile_m && !config.tile_n && !config.tile_k;
+  if (is_chosen && !config.threads) config.threads = tile.threads;
+  if (!config.tile_m) config.tile_m = tile.m;
+  if (!config.tile_n) config.tile_n = tile.n;
+  if (!config.tile_k) config.tile_k = tile.k;
+  if (config.stages == MatmulConfig::kChosen) config.stages = tile.stages;
+  return config;
+}
+
+std::span<const MatmulConfig> shipped_matmul_configs() {
+  static const std::array<MatmulConfig, 8> kShipped = {{
+      {.dtype = F16, .out = F16},
+      {.dtype = F16, .out = F16, .transpose_b = true},
+      {.dtype = F16, .out = F32, .transpose_a = true},
+      {.dtype = BF16, .out = BF16},
+      {.dtype = BF16, .out = F32, .transpose_b = true},
+      {.dtype = F16, .out = F16, .rows = 512, .columns = 512},
+      {.dtype = F32, .out = F32},
+      {.dtype = F64, .out = F64},
+  }};
+  return kShipped;
+}
+
+}  // namespace kiln
