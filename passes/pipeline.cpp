@@ -116,6 +116,8 @@ const std::vector<Pass>& all_passes() {
       {"simplify", simplify, "folds constants, identities, constant branches, short loops", true},
       {"slices_through_shared", slices_through_shared,
        "slices of fragments become slices of shared tiles"},
+      {"stage_stores", stage_stores,
+       "copies from registers to tensors through shared memory, in whole vectors", true},
       {"unroll", unroll, "copies the bodies of unroll loops"},
   };
   return table;
@@ -165,7 +167,7 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
     for (const Pass& pass :
          passes({"atomics_in_parallel", "slices_through_shared", "choose_instructions",
                  "infer_layouts", "make_async", "lower_channels", "issue_copies_early",
-                 "plan_shared_memory", "insert_barriers"}))
+                 "stage_stores", "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();
@@ -179,8 +181,8 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
 std::vector<Pass> passes_for(const Kernel& kernel, Tier tier) {
   std::vector<Pass> list = pipeline_for(tier);
   if (const Op* late = first_late_op(kernel); late && tier == Tier::Host)
-    list = passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops",
-                   "expand_gather"});
+    list =
+        passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops", "expand_gather"});
   else if (late)
     list = only_channels(kernel)
                ? passes({"lower_channels", "plan_shared_memory", "insert_barriers"})
