@@ -1,10 +1,13 @@
 // selected row { body }  →  for chunks of the row {
-//                             flags: which positions are selected; counts = cumsum flags
-//                             list[counts - 1] = position, of those that are
+//                             words: which positions are selected, a bit each
+//                             ends[w]: how many are in words 0 … w
+//                             list[ends[w] - how many from there on in its word] = position
 //                             for entries of the list { body }
 //                           }
 // The loop over entries has no guards, so that what its rounds copy can be fetched ahead across the
 // gaps. Positions of a chunk fit in 16 bits; of a list of indices the elements themselves are kept.
+// Every block does this before its work, so it is made of few steps in which all threads meet:
+// words are put together within a warp, and then everybody counts their bits.
 #include "passes/passes.h"
 #include "passes/rewrite.h"
 #include "passes/selected_row.h"
@@ -13,6 +16,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kListBytes = 1024;  // of shared memory
+constexpr int64_t kBits = 32;         // of a word
 
 class Compaction {
  public:
@@ -22,6 +26,7 @@ class Compaction {
         dtype_(build.kernel().type(op.operands[0]).dtype),
         kept_(is_list() ? I32 : I16),
         chunk_(kListBytes / static_cast<int64_t>(size_of(kept_))),
+        words_(chunk_ / kBits),
         stages_(op.integer("stages")) {
     if (is_list()) row_.clip();
     row_.at_most(op.operand(is_list() ? 2 : 1));
@@ -49,36 +54,84 @@ class Compaction {
   bool is_list() const { return dtype_ == I32; }
   Value constant(int64_t value) { return build_.constant(I32, value); }
   Value binary(OpCode code, Value a, Value b) { return build_.binary(code, a, b); }
+  // body(index, position): all positions of the chunk, as words of bits.
   template <class Body>
   void each(Body&& body) {
-    build_.parallel({chunk_}, [&](std::span<const Value> index) { body(index[0]); });
+    build_.parallel({words_, kBits}, [&](std::span<const Value> index) {
+      Value before = binary(OpCode::Mul, index[0], constant(kBits));
+      body(index, binary(OpCode::Add, before, index[1]));
+    });
   }
 
   // The number of entries.
   Value fill(Value list) {
-    Value flags = build_.alloc(Space::Fragment, I16, {chunk_});
+    Value bits = build_.alloc(Space::Fragment, U32, {words_, kBits});
     Value elements;
-    if (is_list()) elements = build_.alloc(Space::Fragment, I32, {chunk_});
-    each([&](Value j) {
+    if (is_list()) elements = build_.alloc(Space::Fragment, I32, {words_, kBits});
+    each([&](auto index, Value j) {
       Value element = row_.load(binary(OpCode::Add, first_, j));
-      if (elements) build_.store(element, elements, {j});
+      if (elements) build_.store(element, elements, copied(index));
       Value inside = build_.compare("lt", j, rest_);
       Value is = binary(OpCode::And, inside, is_selected(element));
-      build_.store(build_.cast(is, I16), flags, {j});
+      Value one = build_.constant(U32, 1), none = build_.constant(U32, 0);
+      Value bit = binary(OpCode::Shl, one, build_.cast(index[1], U32));
+      build_.store(build_.select(is, bit, none), bits, copied(index));
     });
-    if (is_list()) drop_repeated(elements, flags);
-    Value counts = build_.alloc(Space::Shared, I16, {chunk_});
-    Attrs attrs;
-    attrs.set("dim", int64_t{0});
-    build_.emit(OpCode::Cumsum, {flags, counts}, std::move(attrs));
-    each([&](Value j) {
-      Value is = build_.compare("ne", build_.load(flags, {j}), build_.constant(I16, 0));
-      Value before = build_.cast(build_.load(counts, {j}), I32);
+    if (is_list()) drop_repeated(elements, bits);
+    Value words = build_.alloc(Space::Fragment, U32, {words_});
+    reduce("or", bits, words);
+    Value ends = build_.alloc(Space::Shared, I32, {words_});
+    build_.emit(OpCode::Copy, {running_counts(words), ends});
+    each([&](auto index, Value j) {
+      Value bit = build_.load(bits, copied(index));
+      Value is = build_.compare("ne", bit, build_.constant(U32, 0));
+      Value word = build_.load(words, {index[0]});
+      Value behind = bit_count(binary(OpCode::Shr, word, build_.cast(index[1], U32)));
+      Value end = build_.load(ends, {index[0]});
       // What is stored outside of the list is dropped.
-      Value place = build_.select(is, binary(OpCode::Sub, before, constant(1)), constant(-1));
-      build_.store(elements ? build_.load(elements, {j}) : j, list, {place});
+      Value place = build_.select(is, binary(OpCode::Sub, end, behind), constant(-1));
+      build_.store(elements ? build_.load(elements, copied(index)) : j, list, {place});
     });
-    return build_.cast(build_.load(counts, {constant(chunk_ - 1)}), I32);
+    return build_.load(ends, {constant(words_ - 1)});
+  }
+
+  // For each word, how many bits are set up to its end: every thread counts those of all words.
+  Value running_counts(Value words) {
+    Value all = build_.alloc(Space::Shared, U32, {words_});
+    build_.emit(OpCode::Copy, {words, all});
+    Value counts = build_.alloc(Space::Fragment, I32, {words_, words_});
+    build_.parallel({words_, words_}, [&](std::span<const Value> index) {
+      Value counted = build_.compare("le", index[1], index[0]);
+      Value count = bit_count(build_.load(all, {index[1]}));
+      build_.store(build_.select(counted, count, constant(0)), counts, copied(index));
+    });
+    Value ends = build_.alloc(Space::Fragment, I32, {words_});
+    reduce("sum", counts, ends);
+    return ends;
+  }
+
+  void reduce(const char* kind, Value source, Value destination) {
+    Attrs attrs;
+    attrs.set("kind", std::string(kind));
+    attrs.set("dim", int64_t{1});
+    build_.emit(OpCode::Reduce, {source, destination}, std::move(attrs));
+  }
+
+  // How many bits of a word are set: sums of 2, 4, 8 bits, then of the four bytes.
+  Value bit_count(Value word) {
+    const auto number = [&](uint32_t value) { return build_.constant(U32, int64_t{value}); };
+    const auto shifted = [&](Value of, uint32_t by) { return binary(OpCode::Shr, of, number(by)); };
+    const auto masked = [&](Value of, uint32_t by) { return binary(OpCode::And, of, number(by)); };
+    Value pairs = binary(OpCode::Sub, word, masked(shifted(word, 1), 0x55555555));
+    Value even = masked(pairs, 0x33333333);
+    Value fours = binary(OpCode::Add, even, masked(shifted(pairs, 2), 0x33333333));
+    Value bytes = masked(binary(OpCode::Add, fours, shifted(fours, 4)), 0x0F0F0F0F);
+    Value sum = shifted(binary(OpCode::Mul, bytes, number(0x01010101)), 24);
+    return build_.cast(sum, I32);
+  }
+
+  static std::vector<Value> copied(std::span<const Value> index) {
+    return {index.begin(), index.end()};
   }
 
   Value is_selected(Value element) {
@@ -89,16 +142,16 @@ class Compaction {
   }
 
   // An index counts where it appears first: of each element, all equal ones behind it go.
-  void drop_repeated(Value elements, Value flags) {
+  void drop_repeated(Value elements, Value bits) {
     Value here = binary(OpCode::Min, rest_, constant(chunk_));
     Value end = binary(OpCode::Add, first_, here);
     loop(build_, row_.begin(), end, 0, [&](Value position) {
       Value earlier = row_.load(position), at = binary(OpCode::Sub, position, first_);
-      each([&](Value j) {
-        Value same = build_.compare("eq", build_.load(elements, {j}), earlier);
+      each([&](auto index, Value j) {
+        Value same = build_.compare("eq", build_.load(elements, copied(index)), earlier);
         Value repeated = binary(OpCode::And, same, build_.compare("lt", at, j));
-        Value flag = build_.load(flags, {j});
-        build_.store(build_.select(repeated, build_.constant(I16, 0), flag), flags, {j});
+        Value bit = build_.load(bits, copied(index));
+        build_.store(build_.select(repeated, build_.constant(U32, 0), bit), bits, copied(index));
       });
     });
   }
@@ -108,6 +161,7 @@ class Compaction {
   const DType dtype_;    // of the row
   const DType kept_;     // of the list
   const int64_t chunk_;  // positions
+  const int64_t words_;  // of their bits
   const int64_t stages_;
   Value limit_;
   Value first_, rest_;  // position of a chunk; positions from there on

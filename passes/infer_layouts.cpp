@@ -46,10 +46,12 @@ void infer_layouts(Kernel& kernel) {
     if (warps < 1)
       throw UserError(op.loc, "infer_layouts: the launch has no warps yet",
                       "run choose_instructions first");
-    name_single_points(kernel, op.regions[0]);
+    const RegionId body = op.regions[0];
+    name_single_points(kernel, body);
     Tiles tiles(kernel, warps);
-    assign_layouts(tiles, op.regions[0]);
-    legalise(tiles, op.regions[0]);
+    assign_layouts(tiles, body);
+    legalise(tiles, body);
+    choose_swizzles(tiles, body);
     fit_wishes(tiles, id);
   }
 }

@@ -93,6 +93,8 @@ void decline(Op& alloc, const std::string& reason);
 void fit_wishes(Tiles& tiles, OpId launch);
 
 void assign_layouts(Tiles& tiles, RegionId body);
+// Of shared tiles, once all that uses them is legal: the swizzle with the fewest bank conflicts.
+void choose_swizzles(Tiles& tiles, RegionId body);
 
 // Make one op legal: append it, with what it needs before and after. The op is in no region.
 void legalise_parallel(Tiles& tiles, Builder& build, OpId loop);

@@ -108,6 +108,12 @@ void lower_channels(Kernel& kernel);
 // needs: infer_layouts · leaves: the same results.
 void issue_copies_early(Kernel& kernel);
 
+// Sends what is copied from registers to tensors through shared memory, where a thread has less
+// than 16 bytes of a row, to be stored in whole vectors; not if that cost the block memory that
+// keeps others from running beside it.
+// needs: infer_layouts, no channels · leaves: the same results; copies that say why not.
+void stage_stores(Kernel& kernel);
+
 // Places shared tiles in the block's shared memory; tiles that are never alive together share.
 // needs: infer_layouts · leaves: `offset` of shared tiles and `shared` of launches set. UserError
 // naming tiles and sizes if the target has less.

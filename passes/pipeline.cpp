@@ -117,6 +117,8 @@ const std::vector<Pass>& all_passes() {
       {"simplify", simplify, "folds constants, identities, constant branches, short loops", true},
       {"slices_through_shared", slices_through_shared,
        "slices of fragments become slices of shared tiles"},
+      {"stage_stores", stage_stores,
+       "copies from registers to tensors through shared memory, in whole vectors", true},
       {"unroll", unroll, "copies the bodies of unroll loops"},
   };
   return table;
@@ -166,7 +168,7 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
     for (const Pass& pass :
          passes({"flatten_loops", "simplify", "atomics_in_parallel", "slices_through_shared",
                  "choose_instructions", "infer_layouts", "make_async", "lower_channels",
-                 "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
+                 "issue_copies_early", "stage_stores", "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();

@@ -14,6 +14,7 @@
 // another, each with all the rows: 96 halves are 3 panels of 64 bytes, 80 are 5 of 32 bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "ir/layout/layout.h"
@@ -34,6 +35,13 @@ int panel_bytes(int64_t columns, int bytes);
 // Panels of `panel` bytes over the last two axes (rank 2 at least); leading axes repeat them.
 // Rows are padded to multiples of 8 and columns to whole panels.
 Layout swizzled(const Coordinate& shape, int bytes, int panel);
+
+// Panels of 128 bytes in which bit b of a chunk's number is flipped by bit row_bits[b] of its row;
+// for threads' own accesses, which need no certain start. {0, 1, 2} is swizzled(shape, bytes, 128),
+// {s, s + 1, s + 2} for rows 2^s apart. kSwizzledPairs also lets four lanes write 8 bytes each of a
+// row, of four rows at a time, as those of an accumulator do.
+Layout swizzled_by(const Coordinate& shape, int bytes, const std::array<int, 3>& row_bits);
+inline constexpr std::array<int, 3> kSwizzledPairs = {2, 0, 1};
 
 // Where a swizzled tile must start: 1024, 512 or 256 bytes, after which the pattern repeats.
 int64_t swizzle_alignment(int panel);

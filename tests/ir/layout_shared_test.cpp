@@ -63,6 +63,37 @@ TEST_CASE("shared: the chunk table of the header") {
       CHECK_ALL(swizzle_address(swizzle_address(address, panel), panel) == address);
 }
 
+TEST_CASE("shared: chunks moved by any bits of the row") {
+  const auto bit = [](int64_t row, int which) { return row >> which & 1; };
+  for (const std::array<int, 3>& bits : {std::array{0, 1, 2}, kSwizzledPairs, std::array{2, 3, 4}})
+    for (const int bytes : {1, 2, 4, 8})
+      for (const int64_t rows : {8, 64, 6})
+        for (const int64_t panels : {1, 3}) {
+          const Layout layout = swizzled_by({rows, panels * 128 / bytes}, bytes, bits);
+          check_post_conditions(layout);
+          for (int64_t row = 0; row < rows; ++row)
+            for (int64_t chunk = 0; chunk < 8; ++chunk) {
+              const int64_t flips =
+                  bit(row, bits[0]) + 2 * bit(row, bits[1]) + 4 * bit(row, bits[2]);
+              CHECK_ALL(layout.owner({row, chunk * 16 / bytes}).offset * bytes % 128 ==
+                        (chunk ^ flips) * 16);
+            }
+        }
+  CHECK(swizzled_by({64, 96}, 4, {0, 1, 2}) == swizzled({64, 96}, 4, 128));
+}
+
+TEST_CASE("access: accumulators of 32 bits into pairs of chunks without conflicts") {
+  const Layout tile = swizzled_by({64, 96}, 4, kSwizzledPairs), rows = blocked({64, 96}, 4, 4);
+  const Layout accumulator = mma_accumulator(64, 96, {4, 1, 1});
+  const int64_t bytes = 64 * 96 * 4 / 4;  // of a warp
+  CHECK(access_wavefronts(accumulator, tile, 1, 2, 4) == bytes / 128);
+  CHECK(access_wavefronts(rows, tile, 1, 4, 4) == bytes / 128);
+  CHECK(access_wavefronts(accumulator, shared_tile({64, 96}, 4), 1, 2, 4) > bytes / 128);
+  // A column of eight rows, one to a lane.
+  const Layout column = Layout(2).repeat(Resource::Lane, 8, 0).repeat(Resource::Reg, 4, 1);
+  CHECK(access_wavefronts(column, swizzled_by({8, 32}, 4, kSwizzledPairs), 1, 4, 4) == 1);
+}
+
 TEST_CASE("shared: the widest panel that divides a row") {
   CHECK(panel_bytes(128, 2) == 128);
   CHECK(panel_bytes(96, 2) == 64);   // 3 panels
