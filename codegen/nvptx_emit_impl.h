@@ -177,6 +177,9 @@ class Emitter {
   void emit_for(const Op& op);
   void emit_if(const Op& op);
   void emit_scope(RegionId region);
+  void set_place(Val thread);
+  void read_place_anew();
+  bool multiplies(const Op& op) const;
   void emit_branch(RegionId region);
   void emit_alloc(const Op& op);
   std::vector<Value> written_outside(const Op& op);  // fragments from outside that it writes
@@ -222,6 +225,7 @@ class Emitter {
   Ranges ranges_;
   Agent agent_;
   Val lane_ = nullptr, warp_ = nullptr;
+  bool busy_ = false;  // in a loop full of fragments
   Val shared_ = nullptr;  // the block's shared memory
   Point* point_ = nullptr;
   std::unique_ptr<llvm::DIBuilder> debug_;

@@ -6,6 +6,7 @@
 #include <llvm/IR/DebugInfoMetadata.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "codegen/bulk_copy_impl.h"
@@ -71,9 +72,7 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
   start_locations(launch, *function);
   ir.SetInsertPoint(llvm::BasicBlock::Create(ir.getContext(), "entry", function));
 
-  Val thread = b.call(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {});
-  lane_ = ir.CreateAnd(thread, b.i32(31));
-  warp_ = warps == 1 ? b.i32(0) : ir.CreateLShr(thread, b.i32(5));
+  set_place(b.call(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}));
   if (made.shared_bytes > 0) {
     auto* bytes = llvm::ArrayType::get(ir.getInt8Ty(), 0);
     auto* variable = new llvm::GlobalVariable(
@@ -340,8 +339,35 @@ std::vector<Value> Emitter::written_outside(const Op& op) {
   return {written.begin(), written.end()};
 }
 
+void Emitter::set_place(Val thread) {
+  lane_ = b.ir.CreateAnd(thread, b.i32(31));
+  warp_ = agent_.warps == 1 ? b.i32(0) : b.ir.CreateLShr(thread, b.i32(5));
+}
+
+// Computed from a new reading of the thread's number, nothing is kept in registers from before to
+// behind a loop that needs them all. Roles hold theirs (emit_branch).
+void Emitter::read_place_anew() {
+  if (agent_.barrier != 0 || agent_.one_thread) return;
+  llvm::Type* word = b.ir.getInt32Ty();
+  const Val thread = assembly(b, "mov.u32 \t$0, %tid.x;", "=r", std::span(&word, 1), {})[0];
+  const uint64_t most = std::bit_ceil(static_cast<uint64_t>(32 * agent_.warps)) - 1;
+  set_place(b.ir.CreateAnd(thread, b.i32(static_cast<int64_t>(most))));
+}
+
+// Is it a loop full of fragments?
+bool Emitter::multiplies(const Op& op) const {
+  if (op.code != OpCode::For) return false;
+  bool found = false;
+  walk(kernel_, op.regions[0],
+       [&](OpId inner) { found |= kernel_.op(inner).code == OpCode::Gemm; });
+  return found;
+}
+
 void Emitter::emit_for(const Op& op) {
   auto& ir = b.ir;
+  const std::vector<OpId>& inside = kernel_.region(op.regions[0]).ops;
+  const bool has_busy_loop = std::any_of(inside.begin(), inside.end(),
+                                         [&](OpId id) { return multiplies(kernel_.op(id)); });
   // 64 bits: the index may pass 2^31 before it passes the end.
   auto wide = [&](size_t operand) {
     return ir.CreateSExt(scalar(op.operands[operand]), ir.getInt64Ty());
@@ -351,13 +377,17 @@ void Emitter::emit_for(const Op& op) {
   if (!llvm::isa<llvm::ConstantInt>(step))
     end = ir.CreateSelect(ir.CreateICmpSGT(step, b.i64(0)), end, begin);
   const std::vector<Value> tiles = written_outside(op);
+  const bool was_busy = std::exchange(busy_, busy_ || multiplies(op));
   Values after = b.loop(begin, end, step, registers_of(tiles), [&](Val index, const Values& now) {
     set_registers(tiles, now);
     set(kernel_.region(op.regions[0]).args[0], ir.CreateTrunc(index, ir.getInt32Ty()));
+    if (has_busy_loop) read_place_anew();
     emit_scope(op.regions[0]);
     return registers_of(tiles);
   });
   set_registers(tiles, after);
+  busy_ = was_busy;
+  if (multiplies(op)) read_place_anew();
 }
 
 void Emitter::emit_if(const Op& op) {
@@ -373,10 +403,12 @@ void Emitter::emit_if(const Op& op) {
                     scalar(op.operands[0]), [&] { return branch(0); }, [&] { return branch(1); }));
 }
 
-// A role's registers are full of tiles: what a branch computes from the thread's place, such as the
-// columns of a mask, must not be computed before the loop around it and kept.
+// The registers of a role, or in a busy loop, are full of tiles: what a branch computes from the
+// thread's place, such as the columns of a mask, must not be computed before the loop around it and
+// kept.
 void Emitter::emit_branch(RegionId region) {
-  if (agent_.barrier == 0 || agent_.one_thread) return emit_scope(region);
+  const bool is_role = agent_.barrier != 0;
+  if ((!is_role && !busy_) || agent_.one_thread) return emit_scope(region);
   const Val lane = lane_, warp = warp_;
   const auto here = [&](Val place) {
     return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
@@ -394,7 +426,9 @@ void Emitter::emit_branch(RegionId region) {
 
 // Tiles of a region end with it: an outer op does not carry their registers around.
 void Emitter::emit_scope(RegionId region) {
+  const Val lane = lane_, warp = warp_;
   emit_region(region);
+  lane_ = lane, warp_ = warp;  // not as they were read inside
   for (OpId id : kernel_.region(region).ops) {
     const Op& op = kernel_.op(id);
     if (op.code == OpCode::Alloc) fragments_.erase(op.result.id);
