@@ -36,6 +36,35 @@ bool has_op(const Kernel& kernel, OpCode code) {
   return found;
 }
 
+// What body() computes from the thread's place is computed there, not before a loop around it.
+template <class Body>
+void anew(Builder& b, Val& lane, Val& warp, Body&& body) {
+  const Val lane_before = lane, warp_before = warp;
+  const auto here = [&](Val place) {
+    return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
+  };
+  const Val lane_here = lane = here(lane), warp_here = warp = here(warp);
+  body();
+  lane = lane_before;
+  warp = warp_before;
+  for (Val held : {lane_here, warp_here}) {
+    auto* instruction = llvm::dyn_cast<llvm::Instruction>(held);
+    // Without uses it is only in the way of a branch becoming a select.
+    if (instruction && instruction->use_empty()) instruction->eraseFromParent();
+  }
+}
+
+// Does the loop have a pipelined one in it? That needs the registers for itself: what else a round
+// of the outer one computes is not kept for the next.
+bool surrounds_pipeline(const Kernel& kernel, const Op& loop) {
+  bool found = false;
+  walk(kernel, loop.regions[0], [&](OpId id) {
+    const Op& op = kernel.op(id);
+    found |= op.code == OpCode::For && op.word("kind") == "pipelined";
+  });
+  return found && loop.word("kind") == "serial";
+}
+
 }  // namespace
 
 Emitter::Emitter(const Kernel& kernel, const GpuTarget& target, llvm::Module& module)
@@ -354,7 +383,10 @@ void Emitter::emit_for(const Op& op) {
   Values after = b.loop(begin, end, step, registers_of(tiles), [&](Val index, const Values& now) {
     set_registers(tiles, now);
     set(kernel_.region(op.regions[0]).args[0], ir.CreateTrunc(index, ir.getInt32Ty()));
-    emit_scope(op.regions[0]);
+    if (surrounds_pipeline(kernel_, op))
+      anew(b, lane_, warp_, [&] { emit_scope(op.regions[0]); });
+    else
+      emit_scope(op.regions[0]);
     return registers_of(tiles);
   });
   set_registers(tiles, after);
@@ -377,19 +409,7 @@ void Emitter::emit_if(const Op& op) {
 // columns of a mask, must not be computed before the loop around it and kept.
 void Emitter::emit_branch(RegionId region) {
   if (agent_.barrier == 0 || agent_.one_thread) return emit_scope(region);
-  const Val lane = lane_, warp = warp_;
-  const auto here = [&](Val place) {
-    return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
-  };
-  const Val lane_here = lane_ = here(lane), warp_here = warp_ = here(warp);
-  emit_scope(region);
-  lane_ = lane;
-  warp_ = warp;
-  for (Val held : {lane_here, warp_here}) {
-    auto* instruction = llvm::dyn_cast<llvm::Instruction>(held);
-    // Without uses it is only in the way of the branch becoming a select.
-    if (instruction && instruction->use_empty()) instruction->eraseFromParent();
-  }
+  anew(b, lane_, warp_, [&] { emit_scope(region); });
 }
 
 // Tiles of a region end with it: an outer op does not carry their registers around.
