@@ -37,6 +37,24 @@ bool has_op(const Kernel& kernel, OpCode code) {
   return found;
 }
 
+// What body() computes from the thread's place is computed there, not before a loop around it.
+template <class Body>
+void anew(Builder& b, Val& lane, Val& warp, Body&& body) {
+  const Val lane_before = lane, warp_before = warp;
+  const auto here = [&](Val place) {
+    return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
+  };
+  const Val lane_here = lane = here(lane), warp_here = warp = here(warp);
+  body();
+  lane = lane_before;
+  warp = warp_before;
+  for (Val held : {lane_here, warp_here}) {
+    auto* instruction = llvm::dyn_cast<llvm::Instruction>(held);
+    // Without uses it is only in the way of a branch becoming a select.
+    if (instruction && instruction->use_empty()) instruction->eraseFromParent();
+  }
+}
+
 }  // namespace
 
 Emitter::Emitter(const Kernel& kernel, const GpuTarget& target, llvm::Module& module)
@@ -409,19 +427,7 @@ void Emitter::emit_if(const Op& op) {
 void Emitter::emit_branch(RegionId region) {
   const bool is_role = agent_.barrier != 0;
   if ((!is_role && !busy_) || agent_.one_thread) return emit_scope(region);
-  const Val lane = lane_, warp = warp_;
-  const auto here = [&](Val place) {
-    return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
-  };
-  const Val lane_here = lane_ = here(lane), warp_here = warp_ = here(warp);
-  emit_scope(region);
-  lane_ = lane;
-  warp_ = warp;
-  for (Val held : {lane_here, warp_here}) {
-    auto* instruction = llvm::dyn_cast<llvm::Instruction>(held);
-    // Without uses it is only in the way of the branch becoming a select.
-    if (instruction && instruction->use_empty()) instruction->eraseFromParent();
-  }
+  anew(b, lane_, warp_, [&] { emit_scope(region); });
 }
 
 // Tiles of a region end with it: an outer op does not carry their registers around.

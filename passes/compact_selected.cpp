@@ -15,8 +15,9 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kListBytes = 1024;  // of shared memory
-constexpr int64_t kBits = 32;         // of a word
+// Of shared memory. With it two blocks of 48 KiB fit on a multiprocessor that has 100 KiB.
+constexpr int64_t kListBytes = 896;
+constexpr int64_t kBits = 32;  // of a word
 
 class Compaction {
  public:
@@ -77,7 +78,7 @@ class Compaction {
       Value bit = binary(OpCode::Shl, one, build_.cast(index[1], U32));
       build_.store(build_.select(is, bit, none), bits, copied(index));
     });
-    if (is_list()) drop_repeated(elements, bits);
+    if (is_list()) drop_repeated(elements, bits, list);
     Value words = build_.alloc(Space::Fragment, U32, {words_});
     reduce("or", bits, words);
     Value ends = build_.alloc(Space::Shared, I32, {words_});
@@ -92,7 +93,8 @@ class Compaction {
       Value place = build_.select(is, binary(OpCode::Sub, end, behind), constant(-1));
       build_.store(elements ? build_.load(elements, copied(index)) : j, list, {place});
     });
-    return build_.load(ends, {constant(words_ - 1)});
+    // Never more than that: flatten_loops asks.
+    return binary(OpCode::Min, build_.load(ends, {constant(words_ - 1)}), constant(chunk_));
   }
 
   // For each word, how many bits are set up to its end: every thread counts those of all words.
@@ -141,18 +143,23 @@ class Compaction {
     return binary(OpCode::And, valid, build_.compare("lt", element, limit_));
   }
 
-  // An index counts where it appears first: of each element, all equal ones behind it go.
-  void drop_repeated(Value elements, Value bits) {
-    Value here = binary(OpCode::Min, rest_, constant(chunk_));
-    Value end = binary(OpCode::Add, first_, here);
-    loop(build_, row_.begin(), end, 0, [&](Value position) {
-      Value earlier = row_.load(position), at = binary(OpCode::Sub, position, first_);
-      each([&](auto index, Value j) {
-        Value same = build_.compare("eq", build_.load(elements, copied(index)), earlier);
-        Value repeated = binary(OpCode::And, same, build_.compare("lt", at, j));
-        Value bit = build_.load(bits, copied(index));
-        build_.store(build_.select(repeated, build_.constant(U32, 0), bit), bits, copied(index));
-      });
+  // An index counts where it appears first: all equal ones behind it go. The chunk's own elements
+  // are in the list's place until it is made.
+  void drop_repeated(Value elements, Value bits, Value list) {
+    build_.emit(OpCode::Copy, {elements, build_.reshape(list, I32, {words_, kBits})});
+    loop(build_, row_.begin(), first_, 0,
+         [&](Value position) { drop(row_.load(position), {}, elements, bits); });
+    Value none = constant(0), here = binary(OpCode::Min, rest_, constant(chunk_));
+    loop(build_, none, here, 0,
+         [&](Value position) { drop(build_.load(list, {position}), position, elements, bits); });
+  }
+  // The ones equal to `element`, which is at a place of the chunk, or before it if none is given.
+  void drop(Value element, Value place, Value elements, Value bits) {
+    each([&](auto index, Value j) {
+      Value repeated = build_.compare("eq", build_.load(elements, copied(index)), element);
+      if (place) repeated = binary(OpCode::And, repeated, build_.compare("lt", place, j));
+      Value bit = build_.load(bits, copied(index));
+      build_.store(build_.select(repeated, build_.constant(U32, 0), bit), bits, copied(index));
     });
   }
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "ir/canon.h"
+#include "ir/parse.h"
 #include "kernels/kernels.h"
 #include "runtime/gpu_code.h"
 #include "tests/emulator/subject.h"
@@ -20,21 +21,39 @@ bool moves_whole_sectors(const ptx::LineProfile& line) {
   return line.sectors * 32 == line.lanes * 16;
 }
 
-// The launches of a kernel on aligned tensors. Masks and lists, of which a block reads a row, are
-// no part of the global memory that is looked at.
+// What is launched, and what came of it.
+struct Counted {
+  std::vector<ptx::Report> reports;
+  int64_t warps = 0;  // of all blocks
+};
+
+Counted counted(const Kernel& kernel, const ProblemShape& shape, std::string_view target,
+                std::map<std::string, Scalar> params = {}) {
+  Tensors tensors(kernel, shape, std::move(params));
+  const auto executable = emulated(kernel, compile_for_gpu(kernel, target).code);
+  Counted result{emulate(*executable, tensors.bindings(), {}), 0};
+  for (const ptx::Report& report : result.reports) {
+    CHECK(report.findings.empty());
+    for (const ptx::LineProfile& line : report.lines)
+      if (line.instruction.starts_with("ret")) result.warps += static_cast<int64_t>(line.warps);
+  }
+  return result;
+}
+
+// A kernel on aligned tensors. Masks and lists, of which a block reads a row, are no part of the
+// global memory that is looked at.
 void check_counters(const std::string& name, const Words& given, const Dims& dims,
                     std::string_view target) {
   const KernelEntry& entry = kernel_named(name);
   const Options options = entry.with_defaults(given);
-  const Kernel kernel = canonical(entry.build(options, target));
-  Tensors tensors(kernel, {.dims = dims, .density = 1}, entry.default_params(options));
-  const auto executable = emulated(kernel, compile_for_gpu(kernel, target).code);
   std::string text = fmt::format("{} {}", name, target);
   for (const auto& [option, value] : given) text += fmt::format(" {}={}", option, value);
   INFO(text);
+  const Counted result =
+      counted(canonical(entry.build(options, target)), {.dims = dims, .density = 1}, target,
+              entry.default_params(options));
   uint64_t copied = 0, stored = 0;
-  for (const ptx::Report& report : emulate(*executable, tensors.bindings(), {})) {
-    CHECK(report.findings.empty());
+  for (const ptx::Report& report : result.reports) {
     CHECK(report.counters.bank_conflicts == 0);
     for (const ptx::LineProfile& line : report.lines) {
       INFO(line.instruction << " of line " << line.line);
@@ -97,6 +116,71 @@ TEST_CASE("matmul: no bank conflicts, whole sectors", "[counters]") {
   check_matmul("bf16", "f32", {128, 128, 32}, 2, "sm_80");
   check_matmul("f32", "f32", {64, 64, 64}, 2, "sm_80");
   check_matmul("f32", "f32", {128, 128, 32}, 3, "sm_90");
+}
+
+// At the density of 10 %, 25 of 256 blocks of 128 keys, the main loop has 25 · 2300 instructions.
+TEST_CASE("what lists the selected blocks is a small part of a block's work", "[counters]") {
+  constexpr int64_t kMost = 25 * 2300 * 3 / 100;
+  for (const char* form : {"mask", "mask_i8", "lists"})
+    for (const int64_t block : {64, 128}) {
+      const int64_t keys = 32768;
+      const KernelEntry& entry = kernel_named("block_sparse_attention");
+      const std::string edge = std::to_string(block);
+      const Options options = entry.with_defaults(
+          {{"dim", "16"}, {"block_m", edge}, {"block_n", edge}, {"form", form}});
+      ProblemShape none{.dims = {{"batch", 1},
+                                 {"heads", 1},
+                                 {"heads_kv", 1},
+                                 {"seq", block},
+                                 {"seq_kv", keys},
+                                 {"rows", 1}},
+                        .density = 0};
+      if (form == std::string("lists"))
+        none.dims["entries"] = keys / block / 10;
+      else
+        none.dims["cols"] = keys / block;
+      const Counted result = counted(canonical(entry.build(options, "sm_80")), none, "sm_80",
+                                     entry.default_params(options));
+      INFO(form << ", blocks of " << block);
+      REQUIRE(result.warps > 0);
+      const auto all = static_cast<int64_t>(result.reports.at(0).counters.warp_instructions);
+      CHECK(all / result.warps < kMost);  // with all that a block does besides
+      CHECK(result.reports[0].counters.bank_conflicts == 0);
+    }
+}
+
+// y[j, i] = x[i, j] by way of a shared tile that is read by columns.
+std::string transposed(std::string_view dtype) {
+  return fmt::format(R"(kernel @turn {{
+  %x = tensor {{name = "x"}} : tensor {0}[64, 64]
+  %y = tensor {{name = "y", role = output}} : tensor {0}[64, 64]
+  %one = const {{value = 1}} : i32
+  launch %one do |%b: i32| {{
+    %s = alloc : shared {0}[64, 64]
+    %f = alloc : fragment {0}[64, 64]
+    copy %x, %s
+    parallel {{extents = [64, 64]}} do |%i: i32, %j: i32| {{
+      %turned = load %s, %j, %i : {0}
+      store %turned, %f, %i, %j
+    }}
+    copy %f, %y
+  }}
+}}
+)",
+                     dtype);
+}
+
+// By 16 lanes in a row of 4-byte elements a column is read in two passes: a swizzle moves 16 bytes.
+TEST_CASE("a tile read by columns", "[counters]") {
+  for (const auto& [dtype, most] :
+       {std::pair("f16", 0), std::pair("bf16", 0), std::pair("f32", 1), std::pair("f64", 1)}) {
+    INFO(dtype);
+    const Counted result = counted(canonical(parse(transposed(dtype))), {}, "sm_80");
+    for (const ptx::LineProfile& line : result.reports.at(0).lines) {
+      INFO(line.instruction);
+      CHECK(2 * line.conflicts <= static_cast<uint64_t>(most) * line.wavefronts);
+    }
+  }
 }
 
 }  // namespace
