@@ -8,6 +8,7 @@
 // gaps. Positions of a chunk fit in 16 bits; of a list of indices the elements themselves are kept.
 // Every block does this before its work, so it is made of few steps in which all threads meet:
 // words are put together within a warp, and then everybody counts their bits.
+#include "passes/gpu_target.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
 #include "passes/selected_row.h"
@@ -15,8 +16,15 @@
 namespace kiln {
 namespace {
 
-// Of shared memory. With it two blocks of 48 KiB fit on a multiprocessor that has 100 KiB.
-constexpr int64_t kListBytes = 896;
+constexpr int64_t kMostListBytes = 1024;  // of shared memory
+constexpr int kLittleShared = 128 << 10;  // a multiprocessor's, of which two blocks want half each
+
+int64_t list_bytes(const Kernel& kernel) {
+  const bool is_little = kernel.target.starts_with("sm_") &&
+                         gpu_target(kernel.target).shared_per_multiprocessor < kLittleShared;
+  return is_little ? kMostListBytes / 2 : kMostListBytes;
+}
+
 constexpr int64_t kBits = 32;  // of a word
 
 class Compaction {
@@ -26,7 +34,7 @@ class Compaction {
         row_(build, op.operands[0]),
         dtype_(build.kernel().type(op.operands[0]).dtype),
         kept_(is_list() ? I32 : I16),
-        chunk_(kListBytes / static_cast<int64_t>(size_of(kept_))),
+        chunk_(list_bytes(build.kernel()) / static_cast<int64_t>(size_of(kept_))),
         words_(chunk_ / kBits),
         stages_(op.integer("stages")) {
     if (is_list()) row_.clip();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
@@ -33,7 +32,7 @@ int64_t tile_of(int64_t block, int64_t most = 64) {
 }
 
 constexpr int64_t kStages = 2;
-constexpr int64_t kOther = 3072;  // bytes of shared memory: the list of blocks; the system's share
+constexpr int64_t kOther = 2560;  // bytes of shared memory: the list of blocks; the system's share
 
 // Does a multiprocessor have shared memory for so many blocks of threads with q, k, v and, where
 // mma does not take it from registers, p?
@@ -47,31 +46,22 @@ bool fits(const AttentionConfig& config, const AttentionTile& tile, const GpuTar
          blocks * (bytes + kOther) <= gpu.shared_per_multiprocessor;
 }
 
-// Of 16-bit floats with 65 to 128 dimensions and blocks of 128: four warps of 32 rows, which read
-// keys and values half as often as 16 would, two such blocks on a multiprocessor, and as many key
-// tiles as fit then. Measured on an H200, 10 % and 30 % of the blocks: 308 and 335 TFLOP/s; 64 x
-// 128 301 and 306, 128 x 32 275 and 305, 64 x 64 250 and 261.
-std::optional<AttentionTile> wide_tile(const AttentionConfig& config, const GpuTarget& gpu) {
-  const int64_t dim = std::max(config.dim, config.dim_v);
-  if (config.dtype == F32 || dim <= 64 || dim > 128) return std::nullopt;
-  if (config.block_m % 128 || config.block_n % 64) return std::nullopt;
-  for (const AttentionTile& tile :
-       {AttentionTile{128, 64, 2}, AttentionTile{128, 64, 1}, AttentionTile{128, 32, 1}})
-    if (fits(config, tile, gpu, 2)) return AttentionTile{tile.m, tile.n, tile.stages, 128};
-  return std::nullopt;
-}
-
 }  // namespace
 
 AttentionTile tile_for(const AttentionConfig& config, std::string_view target) {
   AttentionTile tile{tile_of(config.block_m), tile_of(config.block_n), kStages};
   if (!target.starts_with("sm_")) return tile;
   const GpuTarget& gpu = gpu_target(target);
-  if (const auto wide = wide_tile(config, gpu)) return *wide;
   // On a GPU more keys a round, as far as registers go: fewer barriers and reductions for them.
-  // More rows would leave an H200's multiprocessor one block, whose warps wait for each other.
-  if (config.dtype != F32 && config.dim <= 128 && config.dim_v <= 128 && config.block_n == 128)
+  // More rows would leave an H200's multiprocessor one block, whose warps wait for each other; or,
+  // with 32 rows a warp, need a few registers too many: 128 x 64 by four warps reaches 308 and 335
+  // TFLOP/s at 10 % and 30 % where 64 x 128 reaches 301 and 306, but spills.
+  if (config.dtype != F32 && config.dim <= 128 && config.dim_v <= 128 && config.block_n == 128) {
     tile.n = 128;
+    tile.stages = 1;
+    if (!fits(config, tile, gpu, 2)) tile.n = 64;
+    tile.stages = kStages;
+  }
   if (!fits(config, tile, gpu, 2)) tile.stages = 1;
   for (int64_t most : {32, 16}) {
     if (!fits(config, tile, gpu, 1)) tile.n = tile_of(config.block_n, most);
