@@ -24,12 +24,15 @@ class Body {
         numbers_(numbers),
         views_(builder, random, scope_) {}
 
+  static constexpr int kMixed = 10, kResultsMixed = 60;
+
   void add_tile();
   void add_tile(const TileInfo& tile) { scope_.tiles.push_back(tile); }
   void statements(int count, int depth);
   TileInfo make_tile(Space space, DType dtype, Shape shape, Range range = Range::Small);
   // tile[…] = expression of tiles, tensors, indices and scalars, for tiles of one shape.
-  void elementwise(const std::vector<TileInfo>& targets);
+  // `mixed`: percent of expressions in which all of these have a part.
+  void elementwise(const std::vector<TileInfo>& targets, int mixed = kMixed);
   // tensor[start + index] = expression, for every index of a box.
   void elementwise(const TensorInfo& tensor, const std::vector<Value>& start, const Shape& extents);
   // What a float of a dtype may store: for the whole block, or in a parallel.
@@ -79,7 +82,8 @@ class Body {
 
   // Elements.
   void elementwise_of_any();
-  Value value_for(DType dtype, const std::vector<Leaf>& leaves);
+  Value value_for(DType dtype, const std::vector<Leaf>& leaves, int mixed = kMixed);
+  Value mixture(DType dtype, const std::vector<Leaf>& leaves);
   std::vector<Leaf> scalar_leaves();
   std::vector<Leaf> element_leaves(Indices index, const std::vector<TileInfo>& stored);
   std::optional<std::vector<Value>> owned_index(const TileInfo& source, Indices index);

@@ -89,7 +89,8 @@ class Generator {
     if (random_.chance(20)) {
       dynamic.push_back(width_);
     } else {
-      constant.push_back(random_.between(1, 40));
+      constant.push_back(random_.chance(30) ? random_.pick({8, 16, 32, 48})
+                                            : random_.between(1, 40));
     }
     const std::string name = fmt::format("in{}", scope_.tensors.size());
     scope_.tensors.push_back(add_tensor(name, any_dtype(), dynamic, constant, "input"));
@@ -236,7 +237,7 @@ class Generator {
       TileInfo tile =
           body.make_tile(random_.pick({Space::Shared, Space::Fragment}), tensor.dtype, shape);
       body.fill(tile.value, tile.dtype);
-      body.elementwise({tile});
+      body.elementwise({tile}, Body::kResultsMixed);
       builder_.emit(OpCode::Copy, {tile.value, view});
     }
     if (random_.chance(20)) write_element(body, tensor);
