@@ -1,8 +1,10 @@
 #include "tests/differential/reducer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "ir/builder.h"
 #include "ir/error.h"
@@ -272,6 +274,7 @@ class Reducer {
   // How it is run, and interface that is not used.
   void simplify_run() {
     if (best_.any_bits) take(Program{kernel(), best_.dims, false});
+    leave_out_less();
     if (kernel().fast_math) {
       Kernel smaller = kernel();
       smaller.fast_math = false;
@@ -292,6 +295,19 @@ class Reducer {
       erase(smaller, {place.op});
       take(std::move(smaller));
     });
+  }
+
+  void leave_out_less() {
+    std::istringstream in(kernel().without);
+    const std::vector<std::string> all(std::istream_iterator<std::string>(in), {});
+    for (const std::string& pass : all) {
+      Kernel smaller = kernel();
+      smaller.without = "";
+      std::istringstream now(kernel().without);
+      for (std::string other; now >> other;)
+        if (other != pass) smaller.without += (smaller.without.empty() ? "" : " ") + other;
+      take(std::move(smaller));
+    }
   }
 
   void shrink() {
