@@ -187,7 +187,7 @@ class Body {
   Value guard_of_round(const Schedule& it, Value index);
   void use_fetched(const Schedule& it, const Fetched& fetched);
   void add_fetched(const Fetched& fetched);
-  void multiply_self(const TileInfo& tile);
+  void multiply_self(const Fetched& fetched);
   void multiply_twice(const Schedule& it);
 
   // The block's own rows of a tensor.

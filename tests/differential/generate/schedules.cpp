@@ -87,7 +87,7 @@ bool Body::choose_tile(Schedule& it, bool chain) {
   std::vector<TensorInfo> sources = sources_of_tiles(chain, like);
   Fetched made;
   int64_t most_rows = 32;
-  if (!chain && !scope_.owned.empty() && random_.chance(40)) {
+  if (!chain && !scope_.owned.empty() && random_.chance(60)) {
     const AtomicTensor& own = random_.pick(scope_.owned);
     if (own.tensor.shape.back() >= chunk_of(own.tensor.dtype)) {
       sources = {own.tensor};
@@ -142,7 +142,7 @@ void Body::schedule_loop(const Schedule& it, int depth, int most_rounds) {
     op = far_loop();
     far = true;
   } else {
-    op = for_op("pipelined", random_.between(0, 5), most_rounds);
+    op = for_op("pipelined", random_.pick({0, 1, 2, 2, 3, 3, 4, 4, 5, 5}), most_rounds);
   }
   RegionId region = builder_.add_region(op);
   Inner inner(scope_);
@@ -229,7 +229,7 @@ bool Body::fetch_guarded(const Schedule& it, size_t first, size_t count, Value i
     Inner inner(scope_);
     filled = fetch_group(it, first, count, index, guards - 1);
   }
-  if (random_.chance(85)) return false;
+  if (random_.chance(70)) return false;
   const Fetched& one = it.fetched[first];
   {
     Builder::Scope scope(builder_, builder_.add_region(op));
@@ -331,9 +331,10 @@ Value Body::guard_of_round(const Schedule& it, Value index) {
 
 void Body::use_fetched(const Schedule& it, const Fetched& fetched) {
   const TileInfo &tile = fetched.tile, &sum = fetched.sum;
-  switch (random_.weighted({52, 15, 8, 8, fetched.own ? 40 : 7, 5, 5})) {
+  switch (random_.weighted({52, 15, 8, 8, fetched.own ? 80 : 7, 5, 5})) {
     case 0: return add_fetched(fetched);
-    case 1: return multiplies(tile.dtype, tile.range) ? multiply_self(tile) : add_fetched(fetched);
+    case 1:
+      return multiplies(tile.dtype, tile.range) ? multiply_self(fetched) : add_fetched(fetched);
     case 2: elementwise({tile}); return add_fetched(fetched);
     case 3: {
       const Part part = views_.of(tile, true);
@@ -348,13 +349,7 @@ void Body::use_fetched(const Schedule& it, const Fetched& fetched) {
       if (!scope_.atomics.empty()) atomics_in_tensor();
       return;
     }
-    case 5: {
-      const TileInfo other = reshaped(tile, tile.dtype);
-      TileInfo made = make_tile(any_space(), other.dtype, other.shape, tile.range);
-      builder_.emit(OpCode::Copy, {other.value, made.value});
-      scope_.tiles.push_back(made);
-      return add_fetched(fetched);
-    }
+    case 5: elementwise({reshaped(tile, tile.dtype)}); return add_fetched(fetched);
     default:
       builder_.store(builder_.cast(builder_.load(tile.value, {i32(0), i32(0)}), I32),
                      it.carried.value);
@@ -374,14 +369,23 @@ void Body::add_fetched(const Fetched& fetched) {
   });
 }
 
-void Body::multiply_self(const TileInfo& tile) {
+// Adds what it multiplied with itself gives.
+void Body::multiply_self(const Fetched& fetched) {
+  const TileInfo &tile = fetched.tile, &sum = fetched.sum;
   const Shape shape = {tile.shape[0], tile.shape[0]};
   TileInfo c = make_tile(Space::Fragment, sum_of(tile.dtype), shape, Range::Sum);
+  TileInfo shared = make_tile(Space::Shared, c.dtype, shape, Range::Sum);
   Attrs attrs;
   attrs.set("transpose_b", true);
   attrs.set("clear", true);
   builder_.emit(OpCode::Gemm, {tile.value, tile.value, c.value}, std::move(attrs));
-  scope_.tiles.push_back(c);
+  builder_.emit(OpCode::Copy, {c.value, shared.value});
+  builder_.parallel(sum.shape, [&](Indices index) {
+    Value column = builder_.binary(OpCode::FloorMod, index[1], i32(shape[1]));
+    Value more = builder_.cast(builder_.load(shared.value, {index[0], column}), sum.dtype);
+    Value old = builder_.load(sum.value, {index[0], index[1]});
+    builder_.store(builder_.binary(OpCode::Add, old, more), sum.value, {index[0], index[1]});
+  });
 }
 
 // Numbers stay small: of a score and the largest of its row, how far they are apart.
