@@ -20,7 +20,7 @@ std::optional<Kernel> lowered_for_gpu(const Kernel& kernel) {
   Kernel lowered = kernel;
   lowered.target = "sm_90";
   try {
-    run_passes(lowered, pipeline_for(Tier::Sm80));
+    run_passes(lowered, passes_for(lowered, Tier::Sm80));
   } catch (const Error&) {
     return std::nullopt;  // what is wrong is another check's to say
   }
@@ -29,7 +29,7 @@ std::optional<Kernel> lowered_for_gpu(const Kernel& kernel) {
 
 std::vector<std::string> everything() {
   std::vector<std::string> all = all_occurrences();
-  for (const auto& more : {all_lowered_occurrences(), all_shapes()})
+  for (const auto& more : {all_lowered_occurrences(), all_shapes(), all_schedules()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -48,6 +48,7 @@ void Coverage::add(const Kernel& kernel) {
   const std::optional<Kernel> lowered = lowered_for_gpu(kernel);
   std::vector<Occurrences> found = {occurrences_in(kernel), shapes_of(kernel),
                                     shares_of(kernel, lowered ? &*lowered : nullptr)};
+  found.push_back(schedules_of(kernel, lowered ? &*lowered : nullptr));
   if (lowered) found.push_back(lowered_occurrences_in(*lowered));
   if (!lowered) ++counts_[kRefused];
   for (const Occurrences& some : found)
@@ -72,7 +73,8 @@ std::string Coverage::table() const {
     const bool is_op = what.starts_with("op ");
     if (now != group) text += fmt::format("\n  {:<16}", now);
     std::string rest = is_op ? "" : what.substr(std::min(what.size(), now.size() + 1));
-    if (now == "shape:" && now == group) text += fmt::format("\n  {:<16}", "");
+    const bool is_long = now == "shape:" || now == "schedule:";
+    if (is_long && now == group) text += fmt::format("\n  {:<16}", "");
     text += fmt::format(" {}{}{}", rest, rest.empty() ? "" : " ", count(what));
     if (!is_op) text += ",";
     group = now;

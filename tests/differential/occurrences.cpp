@@ -44,7 +44,7 @@ std::vector<std::string> values_of(const AttrInfo& attr) {
   if (attr.type == AttrType::Bool) return {"false", "true"};
   if (attr.type == AttrType::Word) return attr.words;
   if (attr.name == "dim") return {"0", "1", "2", "3"};
-  if (attr.name == "stages") return {"0", "1", "2", "3", "4"};
+  if (attr.name == "stages") return {"0", "1", "2", "3", "4", "5"};
   return {"default", "given"};
 }
 

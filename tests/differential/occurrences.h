@@ -25,6 +25,11 @@ std::vector<std::string> all_lowered_occurrences();
 Occurrences shapes_of(const Kernel& kernel);
 std::vector<std::string> all_shapes();
 
+// What a GPU's passes made of its loops, "schedule: …", and passes that it does without,
+// "without …".
+Occurrences schedules_of(const Kernel& kernel, const Kernel* lowered);
+std::vector<std::string> all_schedules();
+
 // Properties that a share of programs must have: "share: …", with that share in percent.
 Occurrences shares_of(const Kernel& kernel, const Kernel* lowered);
 struct Share {

@@ -1,8 +1,10 @@
 #include "tests/differential/reducer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "ir/builder.h"
 #include "ir/error.h"
@@ -164,7 +166,8 @@ class Reducer {
     if (kernel().op(place.op).code == OpCode::Launch) return drop_axes(place);
     const size_t regions = kernel().op(place.op).regions.size();
     for (size_t which = 0; which < regions; ++which)
-      if (auto smaller = inlined(place, which); smaller && take(*smaller)) return;
+      for (const Exits exits : {Exits::Gone, Exits::Taken})
+        if (auto smaller = inlined(place, which, exits); smaller && take(*smaller)) return;
     if (kernel().op(place.op).code != OpCode::For) return;
     Kernel smaller = kernel();
     RegionId scratch = smaller.new_region();
@@ -200,15 +203,26 @@ class Reducer {
            constant_int(kernel(), op.operands[1]) == 1;
   }
 
-  std::optional<Kernel> inlined(const Place& place, size_t which) {
+  enum class Exits { Gone, Taken };  // of a loop: they leave nothing, or what they do
+
+  std::optional<Kernel> inlined(const Place& place, size_t which, Exits exits) {
     const OpCode code = kernel().op(place.op).code;
     const bool structure = code == OpCode::For || code == OpCode::Selected || code == OpCode::If ||
                            code == OpCode::Loop;
     if (!structure) return std::nullopt;
     Kernel smaller = kernel();
     RegionId body = smaller.op(place.op).regions[which], straight = smaller.new_region();
-    std::erase_if(smaller.region(body).ops,
-                  [&](OpId id) { return smaller.op(id).code == OpCode::ExitIf; });
+    if (exits == Exits::Taken && code != OpCode::Loop) return std::nullopt;
+    std::vector<OpId> rest;
+    for (OpId id : smaller.region(body).ops) {
+      if (smaller.op(id).code != OpCode::ExitIf) {
+        rest.push_back(id);
+      } else if (exits == Exits::Taken) {
+        const auto& leaving = smaller.region(smaller.op(id).regions[0]).ops;
+        rest.insert(rest.end(), leaving.begin(), leaving.end());
+      }
+    }
+    smaller.region(body).ops = std::move(rest);
     Builder builder(smaller, straight);
     ValueMap map;
     for (Value arg : std::vector<Value>(smaller.region(body).args))
@@ -272,6 +286,7 @@ class Reducer {
   // How it is run, and interface that is not used.
   void simplify_run() {
     if (best_.any_bits) take(Program{kernel(), best_.dims, false});
+    leave_out_less();
     if (kernel().fast_math) {
       Kernel smaller = kernel();
       smaller.fast_math = false;
@@ -292,6 +307,19 @@ class Reducer {
       erase(smaller, {place.op});
       take(std::move(smaller));
     });
+  }
+
+  void leave_out_less() {
+    std::istringstream in(kernel().without);
+    const std::vector<std::string> all(std::istream_iterator<std::string>(in), {});
+    for (const std::string& pass : all) {
+      Kernel smaller = kernel();
+      smaller.without = "";
+      std::istringstream now(kernel().without);
+      for (std::string other; now >> other;)
+        if (other != pass) smaller.without += (smaller.without.empty() ? "" : " ") + other;
+      take(std::move(smaller));
+    }
   }
 
   void shrink() {

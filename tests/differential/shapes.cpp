@@ -203,6 +203,7 @@ const std::vector<Share>& all_shares() {
       {"share: a gemm", 40},
       {"share: a pipelined or selected loop that stores", 40},
       {"share: three or more shared tiles in one place", 20},
+      {"share: a loop that fetches ahead", 10},
   };
   return table;
 }
@@ -214,6 +215,10 @@ Occurrences shares_of(const Kernel& kernel, const Kernel* lowered) {
   if (any(kernel,
           [&](const Op& op) { return is_pipelined(op) && any_inside(kernel, op, is_store); }))
     found.insert(all_shares()[1].name);
+  const auto fetches = [](const Op& op) {
+    return op.code == OpCode::For && op.word("reason").starts_with("fetches ");
+  };
+  if (lowered && any(*lowered, fetches)) found.insert(all_shares()[3].name);
   if (lowered && most_aliases(*lowered) >= 3) found.insert(all_shares()[2].name);
   return found;
 }

@@ -213,8 +213,12 @@ class Measurement {
     for (const size_t fault : reached) {
       ++board_.entries[fault].reached;
       // Code that does not end is a finding too.
-      const Checked found = check(fault, seed, devices_of(table_[fault]), 2 + 5 * right.seconds);
-      if (!found.wrong.empty()) caught(fault, seed, found.wrong);
+      const std::vector<std::string> devices = devices_of(table_[fault]);
+      const Checked found = check(fault, seed, devices, 2 + 5 * right.seconds);
+      if (found.wrong.empty()) continue;
+      const bool is_named = devices.size() > 1 || found.wrong.starts_with("after ");
+      caught(fault, seed,
+             is_named ? found.wrong : fmt::format("on {}: {}", devices[0], found.wrong));
     }
   }
 

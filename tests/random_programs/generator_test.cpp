@@ -5,8 +5,10 @@
 #include <catch2/catch.hpp>
 
 #include "ir/interp.h"
+#include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/pipeline.h"
 #include "tests/differential/case.h"
 #include "tests/differential/coverage.h"
 
@@ -21,6 +23,21 @@ TEST_CASE("a seed decides a program") {
 TEST_CASE("a case is the same after it was text") {
   const Case c{generate(11), 11};
   CHECK(text_of(c).find("// seed=11") == 0);
+}
+
+TEST_CASE("the text of a case says what it does without, and how many warps it wishes for") {
+  int without = 0, warps = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Case c{generate(seed), seed};
+    const Kernel again = parse(text_of(c));
+    CHECK(again.without == c.program.kernel.without);
+    CHECK_NOTHROW(passes_for(again, Tier::Sm80));
+    without += !again.without.empty();
+    for (OpId id : again.region(again.body).ops)
+      warps += again.op(id).code == OpCode::Launch && again.op(id).integer("warps") > 0;
+  }
+  CHECK(without > 5);
+  CHECK(warps > 5);
 }
 
 TEST_CASE("programs give one result, whatever comes first where nothing says so") {

@@ -1,5 +1,5 @@
 // The statements of a launch. One class in several files, a concept each: tiles, elements, gemm,
-// rows, structure, pipelines, atomics, gather, softmax.
+// rows, structure, pipelines, schedules, atomics, gather, softmax.
 #pragma once
 
 #include <functional>
@@ -24,12 +24,16 @@ class Body {
         numbers_(numbers),
         views_(builder, random, scope_) {}
 
+  static constexpr int kMixed = 10, kResultsMixed = 60;
+
   void add_tile();
   void add_tile(const TileInfo& tile) { scope_.tiles.push_back(tile); }
   void statements(int count, int depth);
+  void schedule(int depth);  // a loop that fetches ahead
   TileInfo make_tile(Space space, DType dtype, Shape shape, Range range = Range::Small);
   // tile[…] = expression of tiles, tensors, indices and scalars, for tiles of one shape.
-  void elementwise(const std::vector<TileInfo>& targets);
+  // `mixed`: percent of expressions in which all of these have a part.
+  void elementwise(const std::vector<TileInfo>& targets, int mixed = kMixed);
   // tensor[start + index] = expression, for every index of a box.
   void elementwise(const TensorInfo& tensor, const std::vector<Value>& start, const Shape& extents);
   // What a float of a dtype may store: for the whole block, or in a parallel.
@@ -79,7 +83,8 @@ class Body {
 
   // Elements.
   void elementwise_of_any();
-  Value value_for(DType dtype, const std::vector<Leaf>& leaves);
+  Value value_for(DType dtype, const std::vector<Leaf>& leaves, int mixed = kMixed);
+  Value mixture(DType dtype, const std::vector<Leaf>& leaves);
   std::vector<Leaf> scalar_leaves();
   std::vector<Leaf> element_leaves(Indices index, const std::vector<TileInfo>& stored);
   std::optional<std::vector<Value>> owned_index(const TileInfo& source, Indices index);
@@ -142,12 +147,13 @@ class Body {
   void branch(int depth);
   void region(OpId op, int depth);
   void loop(int depth);
-  OpId for_op(const std::string& kind, int64_t stages);
+  OpId for_op(const std::string& kind, int64_t stages, int64_t trips = kMaxTrips);
   void loop_with_exits(int depth);
   void exit_if(Value rounds, int64_t most, bool surely, int depth);
   void selected(int depth);
-  OpId selected_op(bool ordered);
+  OpId selected_op(bool ordered, bool wide = false);
   Value selected_row(bool is_list);
+  Value wide_row(bool is_list);
   void commuting_statements();
   void accumulate(const TileInfo& target);
 
@@ -160,6 +166,34 @@ class Body {
   void pipeline_step(const Buffers& buffers, Value& row, int depth);
   void fetch(const TileInfo& buffer, Value row);
   void use(const Buffers& buffers);
+
+  // Schedules: loops that fetch ahead what their rounds copy.
+  struct Schedule;
+  struct Fetched;
+  void choose_fetched(Schedule& it);
+  bool choose_tile(Schedule& it, bool chain);
+  std::vector<TensorInfo> sources_of_tiles(bool chain, std::optional<DType> like);
+  void make_chain(Schedule& it);
+  bool multiplies(DType dtype, Range range) const;
+  void schedule_loop(const Schedule& it, int depth, int most_rounds);
+  OpId far_loop();
+  void schedule_round(const Schedule& it, Value index, int depth);
+  void count_on(const Schedule& it, Value index);
+  bool fetch_group(const Schedule& it, size_t first, size_t count, Value index, int guards);
+  bool fetch_guarded(const Schedule& it, size_t first, size_t count, Value index, int guards);
+  void fetch_and_use(const Schedule& it, size_t first, size_t count, Value index);
+  void fetch_whole(const Schedule& it, const Fetched& fetched, Value index);
+  Value row_of_round(const Schedule& it, Value index, int64_t rows);
+  Value guard_of_round(const Schedule& it, Value index);
+  void use_fetched(const Schedule& it, const Fetched& fetched);
+  void add_fetched(const Fetched& fetched);
+  void multiply_self(const Fetched& fetched);
+  void multiply_twice(const Schedule& it);
+
+  // The block's own rows of a tensor.
+  void store_own_rows();
+  void load_own_rows();
+  Value own_view(const AtomicTensor& own, const Shape& sizes);
 
   Builder& builder_;
   Random& random_;

@@ -8,12 +8,29 @@
 
 namespace kiln::differential {
 
-Value Body::value_for(DType dtype, const std::vector<Leaf>& leaves) {
+Value Body::value_for(DType dtype, const std::vector<Leaf>& leaves, int mixed) {
+  if (random_.chance(mixed)) return mixture(dtype, leaves);
   const DType in = random_.chance(70) ? dtype : F32;
   const int depth = static_cast<int>(random_.between(1, 4));
   Value value = expression(builder_, random_, leaves, in, depth, numbers_);
   if (is_float(in) && numbers_ == Numbers::Small) value = clamped(builder_, value);
   return builder_.cast(value, dtype);
+}
+
+// A number that depends on each of the leaves, so that a wrong one shows whichever it is.
+Value Body::mixture(DType dtype, const std::vector<Leaf>& leaves) {
+  Value sum = i32(random_.between(-4, 4));
+  for (const Leaf& leaf : leaves) {
+    Value value = leaf.storage ? builder_.load(leaf.storage, leaf.index) : leaf.scalar;
+    sum = builder_.binary(OpCode::Mul, sum, i32(5));
+    sum = builder_.binary(OpCode::Add, sum, builder_.cast(value, I32));
+  }
+  if (dtype == Bool) sum = builder_.binary(OpCode::And, sum, i32(1));
+  if (is_float(dtype)) {
+    sum = builder_.binary(OpCode::FloorMod, sum, i32(9));
+    sum = builder_.binary(OpCode::Sub, sum, i32(4));
+  }
+  return builder_.cast(sum, dtype);
 }
 
 std::vector<Leaf> Body::scalar_leaves() {
@@ -114,7 +131,7 @@ void Body::elementwise_of_any() {
   elementwise(targets);
 }
 
-void Body::elementwise(const std::vector<TileInfo>& targets) {
+void Body::elementwise(const std::vector<TileInfo>& targets, int mixed) {
   const TileInfo& tile = targets[0];
   if (tile.shape.empty()) return builder_.store(scalar_value(tile.dtype), tile.value);
   Shape extents = tile.shape;
@@ -134,7 +151,7 @@ void Body::elementwise(const std::vector<TileInfo>& targets) {
     }
     if (random_.chance(12)) own_array(index, leaves);
     for (size_t i = 0; i < targets.size(); ++i) {
-      Value value = value_for(targets[i].dtype, leaves);
+      Value value = value_for(targets[i].dtype, leaves, mixed);
       builder_.store(value, targets[i].value, places[i]);
     }
   });
@@ -146,7 +163,7 @@ void Body::elementwise(const TensorInfo& tensor, const std::vector<Value>& start
     std::vector<Value> place;
     for (size_t axis = 0; axis < start.size(); ++axis)
       place.push_back(builder_.binary(OpCode::Add, start[axis], index[axis]));
-    Value value = value_for(tensor.dtype, element_leaves(index, {}));
+    Value value = value_for(tensor.dtype, element_leaves(index, {}), kResultsMixed);
     builder_.store(value, tensor.value, place);
   });
 }

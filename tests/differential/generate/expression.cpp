@@ -62,28 +62,36 @@ class Maker {
 
   Value boolean(int depth) {
     switch (random_.between(0, 3)) {
-      case 0: return b_.unary(OpCode::Not, make(Bool, depth - 1));
+      case 0:
+        return b_.unary(OpCode::Not,
+                        random_.chance(50) ? comparison(depth - 1) : make(Bool, depth - 1));
       case 1: {
         Value a = make(Bool, depth - 1), b = make(Bool, depth - 1);
         return b_.binary(random_.pick({OpCode::And, OpCode::Or, OpCode::Xor}), a, b);
       }
-      default: {
-        DType dtype = any_dtype();
-        Value a = make(dtype, depth - 1), b = make(dtype, depth - 1);
-        return b_.compare(random_.pick({"eq", "ne", "lt", "le", "gt", "ge"}), a, b);
-      }
+      default: return comparison(depth);
     }
+  }
+
+  Value comparison(int depth) {
+    const DType dtype = any_dtype();
+    Value a = make(dtype, depth - 1), b = make(dtype, depth - 1);
+    return b_.compare(random_.pick({"eq", "ne", "lt", "le", "gt", "ge"}), a, b);
   }
 
   Value integer(DType dtype, int depth) {
     if (random_.chance(20))
       return b_.unary(random_.pick({OpCode::Neg, OpCode::Abs, OpCode::Not}),
                       make(dtype, depth - 1));
-    Value a = make(dtype, depth - 1), b = make(dtype, depth - 1);
-    return b_.binary(random_.pick({OpCode::Add, OpCode::Sub, OpCode::Mul, OpCode::FloorDiv,
-                                   OpCode::FloorMod, OpCode::Min, OpCode::Max, OpCode::And,
-                                   OpCode::Or, OpCode::Xor, OpCode::Shl, OpCode::Shr}),
-                     a, b);
+    const OpCode code = random_.pick({OpCode::Add, OpCode::Sub, OpCode::Mul, OpCode::FloorDiv,
+                                      OpCode::FloorMod, OpCode::Min, OpCode::Max, OpCode::And,
+                                      OpCode::Or, OpCode::Xor, OpCode::Shl, OpCode::Shr});
+    const bool shifts = code == OpCode::Shl || code == OpCode::Shr;
+    const auto width = static_cast<int64_t>(8 * size_of(dtype));
+    Value a = make(dtype, depth - 1);
+    Value b = shifts && random_.chance(30) ? b_.constant(dtype, width + random_.between(-1, 1))
+                                           : make(dtype, depth - 1);
+    return b_.binary(code, a, b);
   }
 
   Value real(DType dtype, int depth) {

@@ -25,6 +25,7 @@ void Body::gemm_into(const TileInfo& c, bool clear) {
   const int64_t m = c.shape[c.shape.size() - 2], n = c.shape.back();
   const bool fits = m % 16 == 0 && n % 8 == 0;
   const int64_t k = random_.chance(5)                ? random_.between(64, 150)
+                    : random_.chance(2)              ? random_.between(257, 300)
                     : random_.chance(fits ? 85 : 30) ? random_.pick({8, 16, 24, 32, 40, 48})
                                                      : shape(2)[0];
   const bool transpose_a = random_.chance(25), transpose_b = random_.chance(40);

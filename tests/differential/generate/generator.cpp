@@ -19,12 +19,14 @@ class Generator {
     block_rows_ = random_.pick({1, 3, 4, 8, 16, 17});
     choose_dims();
     for (int i = 0, n = static_cast<int>(random_.between(1, 3)); i < n; ++i) add_input();
+    for (int i = 0, n = static_cast<int>(random_.between(1, 2)); i < n; ++i) add_stream();
     scope_.mask = add_tensor("mask", random_.pick({Bool, I8}), {blocks_}, {kMaxTrips}, "input");
     scope_.list = add_tensor("list", I32, {blocks_}, {kMaxTrips}, "input");
     for (int i = 0, n = static_cast<int>(random_.between(0, 2)); i < n; ++i) add_param();
     choose_launches();
     add_atomics();
     for (size_t i = 0; i < launches_.size(); ++i) add_launch(i);
+    if (random_.chance(30)) leave_out_passes();
     return {std::move(kernel_), std::move(dims_), numbers_ == Numbers::Any};
   }
 
@@ -89,10 +91,26 @@ class Generator {
     if (random_.chance(20)) {
       dynamic.push_back(width_);
     } else {
-      constant.push_back(random_.between(1, 40));
+      constant.push_back(random_.chance(30) ? random_.pick({8, 16, 32, 48})
+                                            : random_.between(1, 40));
     }
     const std::string name = fmt::format("in{}", scope_.tensors.size());
     scope_.tensors.push_back(add_tensor(name, any_dtype(), dynamic, constant, "input"));
+  }
+
+  // Long, in rows of chunks, for loops to fetch ahead.
+  void add_stream() {
+    if (!length_) length_ = dim("length", random_.chance(70) ? random_.between(0, 40) : 64);
+    std::vector<Value> dynamic{length_};
+    if (random_.chance(25)) dynamic.insert(dynamic.begin(), blocks_);
+    const DType dtype = numbers_ == Numbers::Small
+                            ? random_.pick({F16, F16, F16, BF16, F32, E4M3, I8, F64})
+                            : random_.pick({I8, I8, U8, F16, F32, I32});
+    const std::string name = fmt::format("stream{}", scope_.tensors.size());
+    TensorInfo made =
+        add_tensor(name, dtype, dynamic, {random_.pick({16, 16, 32, 48, 64})}, "input");
+    made.is_stream = true;
+    scope_.tensors.push_back(made);
   }
 
   void add_param() {
@@ -116,9 +134,10 @@ class Generator {
             random_.pick({"output", "inout", launches > 1 && !last ? "workspace" : "output"});
         std::vector<Value> dynamic = lead_;
         dynamic.push_back(rows_);
-        launches_.back().push_back({add_tensor(fmt::format("out{}", made), any_dtype(), dynamic,
-                                               {random_.between(1, 40)}, role),
-                                    role});
+        const int64_t width =
+            random_.chance(35) ? random_.pick({8, 16, 32}) : random_.between(1, 40);
+        launches_.back().push_back(
+            {add_tensor(fmt::format("out{}", made), any_dtype(), dynamic, {width}, role), role});
       }
     }
   }
@@ -155,6 +174,7 @@ class Generator {
     grid.insert(grid.end(), lead_.begin(), lead_.end());
     Attrs attrs;
     if (random_.chance(30)) attrs.set("rasterize", random_.between(1, 4));
+    if (random_.chance(20)) attrs.set("warps", random_.pick({1, 2, 3, 4, 6, 8, 16}));
     RegionId region = builder_.add_region(builder_.emit(OpCode::Launch, grid, std::move(attrs)));
     std::vector<Value> block;
     for (size_t axis = 0; axis < grid.size(); ++axis)
@@ -172,6 +192,12 @@ class Generator {
         if (to.kind.empty()) to.start = own_start(), to.start.pop_back();
         if (launch_of(i) == number) scope.atomics.push_back(to);
       }
+      for (const Target& target : targets) {
+        if (target.role != "inout" || !random_.chance(85)) continue;
+        AtomicTensor own{target.tensor, "", own_start(), block_rows_};
+        own.start.pop_back();
+        scope.owned.push_back(std::move(own));
+      }
       Body body(builder_, random_, std::move(scope), numbers_);
       fill_launch(body, targets);
     }
@@ -187,7 +213,9 @@ class Generator {
     for (int i = 0, n = static_cast<int>(random_.between(2, 4)); i < n; ++i) body.add_tile();
     for (const Target& target : targets)
       if (target.role == "inout") read_own_rows(body, target.tensor);
-    body.statements(static_cast<int>(random_.between(3, 8)), 2);
+    const bool schedules = random_.chance(30);
+    body.statements(static_cast<int>(random_.between(schedules ? 1 : 3, schedules ? 4 : 7)), 2);
+    if (schedules) body.schedule(2);
     for (const Target& target : targets) write(body, target.tensor);
   }
 
@@ -236,7 +264,7 @@ class Generator {
       TileInfo tile =
           body.make_tile(random_.pick({Space::Shared, Space::Fragment}), tensor.dtype, shape);
       body.fill(tile.value, tile.dtype);
-      body.elementwise({tile});
+      body.elementwise({tile}, Body::kResultsMixed);
       builder_.emit(OpCode::Copy, {tile.value, view});
     }
     if (random_.chance(20)) write_element(body, tensor);
@@ -263,12 +291,24 @@ class Generator {
     builder_.store(body.scalar_value(tensor.dtype), tensor.value, at);
   }
 
+  // As the kernel's user may wish: any passes that are not needed.
+  void leave_out_passes() {
+    static constexpr const char* kOptional[] = {
+        "common_subexpressions", "compact_selected",   "dead_code",  "exp_to_exp2", "fast_math",
+        "hoist_invariants",      "issue_copies_early", "make_async", "simplify"};
+    const int percent = random_.pick({15, 15, 15, 60, 100});
+    for (const char* name : kOptional) {
+      if (!random_.chance(percent)) continue;
+      kernel_.without += (kernel_.without.empty() ? "" : " ") + std::string(name);
+    }
+  }
+
   Random random_;
   Kernel kernel_;
   Builder builder_;
   Numbers numbers_ = Numbers::Small;
   std::map<std::string, int64_t> dims_;
-  Value rows_, blocks_, width_;
+  Value rows_, blocks_, width_, length_;
   std::vector<Value> lead_;
   int64_t block_rows_ = 1;
   Scope scope_;  // what all launches share

@@ -31,6 +31,7 @@ struct TensorInfo {
   DType dtype = F32;
   Shape shape;  // kDynamic for what is known at launch
   Range range = Range::Wild;
+  bool is_stream = false;  // long, in rows of chunks
 };
 
 // A tensor that a launch uses for atomics alone. All blocks meet in it, with one kind, which
@@ -42,6 +43,11 @@ struct AtomicTensor {
   int64_t rows = 0;
 };
 
+// Elements in the 16 bytes that a copy moves at once.
+inline int64_t chunk_of(DType dtype) {
+  return 16 / static_cast<int64_t>(size_of(dtype));
+}
+
 struct Scope {
   std::vector<TensorInfo> tensors;  // to read
   std::vector<TileInfo> tiles;      // wholly written; of rank 0, variables
@@ -49,7 +55,8 @@ struct Scope {
   std::vector<Value> scalars;       // i32, the same for the whole block
   std::vector<Value> params;        // of any dtype
   std::vector<AtomicTensor> atomics;
-  TensorInfo mask, list;  // [blocks, kMaxTrips]
+  std::vector<AtomicTensor> owned;  // rows that a block reads and writes, of no kind of atomic
+  TensorInfo mask, list;            // [blocks, kMaxTrips]
 };
 
 }  // namespace kiln::differential

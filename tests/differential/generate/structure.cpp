@@ -34,11 +34,14 @@ void Body::statement(int depth) {
       {2, &Body::array_store, nullptr},
       {4, &Body::reshape, nullptr},
       {2, &Body::reinterpret, nullptr},
+      {2, &Body::store_own_rows, nullptr},
+      {3, &Body::load_own_rows, nullptr},
       {6, nullptr, &Body::branch},
       {8, nullptr, &Body::selected},
       {8, nullptr, &Body::loop},
       {4, nullptr, &Body::loop_with_exits},
       {8, nullptr, &Body::pipeline},
+      {3, nullptr, &Body::schedule},
   };
   std::vector<int> weights;
   for (const Kind& kind : kinds) weights.push_back(kind.simple || depth > 0 ? kind.weight : 0);
@@ -69,13 +72,13 @@ void Body::region(OpId op, int depth) {
   }
 }
 
-// At most kMaxTrips rounds.
-OpId Body::for_op(const std::string& kind, int64_t stages) {
+// At most `trips` rounds.
+OpId Body::for_op(const std::string& kind, int64_t stages, int64_t trips) {
   Attrs attrs;
   attrs.set("kind", kind);
   if (kind == "pipelined") attrs.set("stages", stages);
   const int64_t begin = random_.between(-3, 3), step = random_.between(1, 3);
-  const int64_t last = begin + kMaxTrips * step;
+  const int64_t last = begin + trips * step;
   Value from = i32(begin), end = views_.small(begin - 1, last);
   Value by = i32(step);
   if (kind != "unroll" && random_.chance(40)) {  // known only at run time
@@ -141,10 +144,33 @@ Value Body::selected_row(bool is_list) {
   return views_.part(tile, {1, random_.between(1, kMaxTrips)}, true);
 }
 
-OpId Body::selected_op(bool ordered) {
+// Longer than what is listed at once, and little of it selected.
+Value Body::wide_row(bool is_list) {
+  const int64_t width = is_list ? random_.pick({257, 300}) : random_.pick({513, 700});
+  const int64_t apart = random_.pick({61, 97, 130}), different = random_.pick({2, 3, 7});
+  const DType dtype = is_list ? I32 : scope_.mask.dtype;
+  TileInfo tile = make_tile(Space::Shared, dtype, {1, width});
+  Value first = views_.traced(0, 60);
+  builder_.parallel(tile.shape, [&](Indices index) {
+    Value at = builder_.binary(OpCode::Add, index[1], first);
+    Value set = builder_.compare("eq", builder_.binary(OpCode::FloorMod, at, i32(apart)), i32(0));
+    Value element;
+    if (is_list) {
+      Value number = builder_.binary(OpCode::FloorMod, index[1], i32(different));
+      element = builder_.select(set, number, i32(-1));
+    } else {
+      element = builder_.cast(set, dtype);
+    }
+    builder_.store(element, tile.value, {index[0], index[1]});
+  });
+  return tile.value;
+}
+
+OpId Body::selected_op(bool ordered, bool wide) {
   const bool is_list = random_.chance(50);
-  std::vector<Value> operands{selected_row(is_list)};
+  std::vector<Value> operands{wide ? wide_row(is_list) : selected_row(is_list)};
   auto bound = [&] {
+    if (wide) return views_.small(260, 720);
     return random_.chance(50) ? views_.small(-1, kMaxTrips + 2) : views_.traced(-2, kMaxTrips + 2);
   };
   if (random_.chance(60)) operands.push_back(bound());
@@ -153,7 +179,7 @@ OpId Body::selected_op(bool ordered) {
     operands.push_back(bound());
   }
   Attrs attrs;
-  attrs.set("stages", random_.between(0, 4));
+  attrs.set("stages", random_.between(0, 5));
   attrs.set("ordered", ordered);
   return builder_.emit(OpCode::Selected, operands, std::move(attrs));
 }
