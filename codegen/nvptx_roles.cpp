@@ -7,21 +7,12 @@
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/roles_impl.h"
 #include "ir/error.h"
+#include "passes/resources.h"
 
 namespace kiln::nvptx {
 namespace {
 
 namespace I = llvm::Intrinsic;
-
-// How many blocks a multiprocessor has room for, but for registers.
-int64_t blocks_with_room(const GpuTarget& target, const Op& launch) {
-  const int64_t shared = launch.integer("shared") + GpuTarget::kSharedPerBlockReserved;
-  const int64_t blocks =
-      std::min<int64_t>({target.shared_per_multiprocessor / shared,
-                         target.threads_per_multiprocessor / (32 * launch.integer("warps")),
-                         target.blocks_per_multiprocessor});
-  return std::max<int64_t>(1, blocks);
-}
 
 }  // namespace
 
@@ -29,12 +20,12 @@ void Emitter::start_launch(const Op& launch, llvm::Function& function) {
   if (!roles_op(kernel_, launch)) {
     registers_.registers = std::min<int64_t>(
         GpuTarget::kMostRegisters, GpuTarget::kRegistersPerMultiprocessor / (32 * agent_.warps));
-    // Else ptxas rather spills a little than to go beyond what one block more would leave, even
-    // where there is no room for one.
-    const int64_t blocks = blocks_with_room(b.target, launch);
-    const int64_t threads = blocks * 32 * agent_.warps;
-    if (GpuTarget::kRegistersPerMultiprocessor / threads >= GpuTarget::kMostRegisters)
-      function.addFnAttr("nvvm.minctasm", fmt::format("{}", blocks));
+    // Else ptxas spills a little to make room for one block more, which shared memory may not have.
+    const Resources resources =
+        block_resources(b.target, estimate_registers(kernel_, launch, agent_.warps),
+                        launch.integer("shared"), agent_.warps);
+    if (resources.blocks > 0)
+      function.addFnAttr("nvvm.minctasm", fmt::format("{}", resources.blocks));
     return;
   }
   registers_ = kiln::launch_registers(kernel_, launch, b.target);

@@ -7,17 +7,20 @@
 //  2. Fewer than 4 leave copies and loops over elements short of threads. Then up to 8, if those
 //     share the gemm as well, else 4 at the price of computing its strips more than once.
 //  3. 64 elements of the largest tile to a warp: two a thread. Small kernels get 2 or 1.
-//  4. While a thread's part of all fragments takes more than 200 of its 255 registers: twice as
-//     many, up to 8, if that takes a quarter off. More than 8 would share the same registers.
+//  4. While a thread would need more registers than there are for one: twice as many, up to 8, if
+//     that takes a quarter off. More than 8 would share the same registers.
 //
 // More blocks on a multiprocessor do what more warps in a block would, without waiting for each
 // other; so nothing here asks for more than the work of one block divides into.
 #include "passes/launch_warps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ir/walk.h"
 #include "passes/gemm_plan.h"
+#include "passes/resources.h"
 
 namespace kiln {
 namespace {
@@ -28,24 +31,31 @@ constexpr int64_t kUseful = 4;  // what copies and loops can do with
 constexpr int64_t kColumns = 16;
 constexpr int64_t kElementsOfSquare = 1024;
 constexpr int64_t kElementsToFeed = 64;
-constexpr int64_t kTileRegisters = 200;
-constexpr int64_t kLanes = 32;
 
 class Launch {
  public:
-  Launch(const Kernel& kernel, const Op& launch) : kernel_(kernel) {
+  Launch(const Kernel& kernel, const Op& launch) : kernel_(kernel), launch_(launch) {
     walk(kernel, launch.regions[0], [&](OpId id) { survey(kernel.op(id)); });
     for (const Op* gemm : gemms_)
       if (!main_ || products(*gemm) > products(*main_)) main_ = gemm;
   }
 
-  int64_t warps() const {
-    int64_t warps = main_ ? sharing(*main_) : kUseful;
-    if (warps < kUseful && feeds(kUseful)) warps = widened(warps);
-    while (warps > 1 && !feeds(warps)) warps /= 2;
-    for (int64_t more = 2 * warps; more <= kMost && registers(warps) > kTileRegisters; more *= 2)
-      if (4 * registers(more) <= 3 * registers(warps)) warps = more;
-    return warps;
+  struct Choice {
+    int64_t warps;
+    std::string reason;
+  };
+  Choice choose() const {
+    Choice choice{kUseful, "enough for copies and loops over elements"};
+    if (main_) choice = {sharing(*main_), shares_text()};
+    if (choice.warps < kUseful && feeds(kUseful))
+      choice = {widened(choice.warps), choice.reason + ", more for copies and loops"};
+    while (choice.warps > 1 && !feeds(choice.warps))
+      choice = {choice.warps / 2, "the largest tile feeds no more"};
+    for (int64_t more = 2 * choice.warps;
+         more <= kMost && registers(choice.warps) > GpuTarget::kMostRegisters; more *= 2)
+      if (4 * registers(more) <= 3 * registers(choice.warps))
+        choice = {more, "fewer would not have registers for the tiles"};
+    return choice;
   }
 
  private:
@@ -53,10 +63,7 @@ class Launch {
     if (op.code == OpCode::Gemm) gemms_.push_back(&op);
     if (op.code == OpCode::Parallel) most(op.ints("extents"));
     if (op.code == OpCode::Copy) most(kernel_.type(op.operands[1]).shape);
-    if (op.code != OpCode::Alloc) return;
-    const Type& type = kernel_.type(op.result);
-    most(type.shape);
-    if (type.space == Space::Fragment) fragments_.push_back(op.result);
+    if (op.code == OpCode::Alloc) most(kernel_.type(op.result).shape);
   }
 
   void most(const Shape& shape) { most_elements_ = std::max(most_elements_, count(shape)); }
@@ -85,6 +92,12 @@ class Launch {
     return 1;
   }
 
+  std::string shares_text() const {
+    const GemmShape shape = gemm_shape(kernel_, *main_);
+    return fmt::format("as the gemm {}x{}x{} divides ({})", shape.m, shape.n, shape.k,
+                       main_->word("policy"));
+  }
+
   int64_t widened(int64_t warps) const {
     for (int64_t more = kUseful; more <= kMost; ++more)
       if (shares(*main_, more)) return more;
@@ -93,44 +106,26 @@ class Launch {
 
   bool feeds(int64_t warps) const { return most_elements_ >= kElementsToFeed * warps; }
 
-  // Of a thread, if all fragments lived at once, and with one step's operands of a gemm.
   int64_t registers(int64_t warps) const {
-    int64_t total = 0, step = 0;
-    for (Value fragment : fragments_) {
-      const Type& type = kernel_.type(fragment);
-      const int64_t bytes = std::max<int64_t>(2, static_cast<int64_t>(size_of(type.dtype)));
-      total += (elements_of_thread(type.shape, warps) * bytes + 3) / 4;
-    }
-    for (const Op* gemm : gemms_) {
-      const GemmShape shape = gemm_shape(kernel_, *gemm);
-      const WarpGrid grid = gemm_warps(kernel_, *gemm, warps);
-      step = std::max(step, shape.m / grid.m / 4 + shape.n / grid.n / 4);
-    }
-    return total + step;
-  }
-
-  // A tile with the shape of a gemm's c mostly takes its layout.
-  int64_t elements_of_thread(const Shape& shape, int64_t warps) const {
-    int64_t sharing = warps;
-    for (const Op* gemm : gemms_) {
-      const WarpGrid grid = gemm_warps(kernel_, *gemm, warps);
-      if (without_units(shape) == without_units(kernel_.type(gemm->operands[2]).shape))
-        sharing = grid.m * grid.n;
-    }
-    return (count(shape) + kLanes * sharing - 1) / (kLanes * sharing);
+    return estimate_registers(kernel_, launch_, warps).needed;
   }
 
   const Kernel& kernel_;
+  const Op& launch_;
   std::vector<const Op*> gemms_;
   const Op* main_ = nullptr;
-  std::vector<Value> fragments_;
   int64_t most_elements_ = 0;
 };
 
 }  // namespace
 
 int64_t launch_warps(const Kernel& kernel, const Op& launch) {
-  return Launch(kernel, launch).warps();
+  return Launch(kernel, launch).choose().warps;
+}
+
+std::string launch_warps_reason(const Kernel& kernel, const Op& launch) {
+  if (launch.integer("warps") > 0) return "as the kernel says";
+  return Launch(kernel, launch).choose().reason;
 }
 
 }  // namespace kiln

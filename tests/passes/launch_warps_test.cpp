@@ -107,10 +107,15 @@ TEST_CASE("warps of kernels without a gemm") {
   CHECK(for_tile(Space::Fragment, {16, 8}) == 2);
   CHECK(for_tile(Space::Fragment, {64}) == 1);
   CHECK(for_tile(Space::Fragment, {}) == 1);
-  // 64 KiB in registers: 128 of a thread with four warps, with as much again too many.
+  // 64 KiB in registers: 128 of a thread with four warps, with as much again alive too many.
   CHECK(for_tile(Space::Fragment, {16, 1024}) == 4);
   CHECK(warps_of([](Builder& build) {
-          for (int i = 0; i < 2; ++i) build.fill(0, build.alloc(Space::Fragment, F32, {16, 1024}));
+          Value whole = build.alloc(Space::Shared, F32, {16, 1024});
+          Value a = build.alloc(Space::Fragment, F32, {16, 1024});
+          Value b = build.alloc(Space::Fragment, F32, {16, 1024});
+          build.fill(0, a);
+          build.fill(0, b);
+          for (Value tile : {a, b}) build.emit(OpCode::Copy, {tile, whole});
         }) == 8);
   CHECK(warps_of([](Builder& build) {
           Value small = build.alloc(Space::Shared, F32, {4});

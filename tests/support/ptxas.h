@@ -11,6 +11,7 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace kiln::testing {
 
@@ -39,10 +40,22 @@ inline std::string advisory_in(const std::string& log) {
   return "";
 }
 
-// Assembles for the target: ptxas' errors or advisory_in its log; empty if there are none, or no
-// ptxas (said once). From any thread.
-inline std::string assembly_fault(const std::string& ptx, const std::string& target) {
-  if (!has_ptxas()) return "";
+// What ptxas makes of an entry.
+struct Assembly {
+  std::string fault;  // its errors, or advisory_in its log; empty if there are none, or no ptxas
+  int registers = 0;  // of a thread, of the last entry; 0 if not known
+};
+
+// "Used 128 registers, …" in the text of `ptxas -v`.
+inline int registers_in(const std::string& log) {
+  static constexpr std::string_view kUsed = "Used ";
+  const size_t at = log.rfind(kUsed);
+  return at == std::string::npos ? 0 : std::atoi(log.c_str() + at + kUsed.size());
+}
+
+// For the target; that there is no ptxas is said once. From any thread.
+inline Assembly assemble(const std::string& ptx, const std::string& target) {
+  if (!has_ptxas()) return {};
   namespace fs = std::filesystem;
   static std::atomic<int> number = 0;
   const std::string stem =
@@ -57,7 +70,10 @@ inline std::string assembly_fault(const std::string& ptx, const std::string& tar
   text << std::ifstream(log).rdbuf();
   fs::remove(source);
   fs::remove(log);
-  return assembled ? advisory_in(text.str()) : text.str();
+  return {assembled ? advisory_in(text.str()) : text.str(), registers_in(text.str())};
+}
+inline std::string assembly_fault(const std::string& ptx, const std::string& target) {
+  return assemble(ptx, target).fault;
 }
 
 }  // namespace kiln::testing
