@@ -8,7 +8,9 @@
 // before the outermost op that does.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "ir/layout/reshape.h"
 #include "ir/layout/tile_layout.h"
@@ -60,7 +62,7 @@ class Rings {
       for (auto& [end, events] : ring.events) ring.counters[end] = counter_for(ring, end);
     for (OpId pop : pops_)
       if (is_covered(pop)) covered_.insert(pop);
-    for (OpId push : pushes_) find_barrier(push);
+    find_barriers();
   }
 
   bool empty() const { return rings_.empty(); }
@@ -158,29 +160,50 @@ class Rings {
     return true;
   }
 
-  // Goes back from a push to where the slot it takes may have been released.
-  void find_barrier(OpId push) {
+  // Those that a later one makes superfluous go again.
+  void find_barriers() {
+    for (OpId push : pushes_)
+      if (const auto place = lacks_barrier(push)) barriers_.insert(*place);
+    for (OpId barrier : std::set<OpId>(barriers_)) {
+      barriers_.erase(barrier);
+      if (std::any_of(pushes_.begin(), pushes_.end(), [&](OpId id) { return lacks_barrier(id); }))
+        barriers_.insert(barrier);
+    }
+  }
+  // Goes back from a push to where the slot it takes may have been released: before which op is a
+  // barrier lacking? None if there is one on all ways.
+  std::optional<OpId> lacks_barrier(OpId push) const {
     const Value channel = kernel_.op(push).operands[0];
     for (OpId id = push; id != launch_; id = around_.at(region_of_.at(id).id)) {
+      if (barriers_.contains(id)) return std::nullopt;
       const RegionId region = region_of_.at(id);
       const std::vector<OpId>& ops = kernel_.region(region).ops;
-      for (auto before = std::find(ops.begin(), ops.end(), id); before != ops.begin();) {
-        const Op& op = kernel_.op(*--before);
-        const bool waits = op.code == OpCode::Pop && !has_waited(*before);
-        if (waits || op.code == OpCode::Barrier) return;
-        if (does(op, OpCode::Release, channel)) {
-          barriers_.insert(id);
-          return;
-        }
-        if (barriers_.contains(*before)) return;
-      }
+      const auto before = std::find(ops.begin(), ops.end(), id) - ops.begin();
+      const Last last = last_of(std::span(ops).first(static_cast<size_t>(before)), channel);
+      if (last == Last::Release) return id;
+      if (last == Last::Barrier) return std::nullopt;
       const OpId around = around_.at(region.id);
-      if (around == launch_ || !is_loop(kernel_.op(around)) ||
-          !does(kernel_.op(around), OpCode::Release, channel))
-        continue;
-      barriers_.insert(id);
-      return;
+      if (around != launch_ && is_loop(kernel_.op(around)) &&
+          last_of(ops, channel) == Last::Release)
+        return id;
     }
+    return std::nullopt;
+  }
+  // What is last of releases of a channel, if they may be, and barriers, if they surely are.
+  enum class Last { Neither, Barrier, Release };
+  Last last_of(std::span<const OpId> ops, Value channel) const {
+    for (size_t i = ops.size(); i-- > 0;) {
+      const Op& op = kernel_.op(ops[i]);
+      const bool waits = op.code == OpCode::Pop && !has_waited(ops[i]);
+      if (waits || op.code == OpCode::Barrier) return Last::Barrier;
+      const bool has_exits = op.code == OpCode::Loop;  // from before a barrier, too
+      bool released = (op.regions.empty() || has_exits) && does(op, OpCode::Release, channel);
+      for (RegionId region : op.regions)
+        released |= last_of(kernel_.region(region).ops, channel) == Last::Release;
+      if (released) return Last::Release;
+      if (barriers_.contains(ops[i])) return Last::Barrier;
+    }
+    return Last::Neither;
   }
   // A pop before it, in this round, left `pending` groups under way; those closed since, exactly
   // known, are not among those that this one waits for.

@@ -234,10 +234,15 @@ class Rewriting {
       --releases;
     make_fragments(build, regions);
     fetch_ahead(build);
-    auto& ops = kernel_.region(body_).ops;
-    ops.insert(ops.end(), begin, releases);
-    for (RegionId region : regions) push_fragments(build, region);
-    ops.insert(ops.end(), releases, rest.end());
+    const auto append = [&](auto from, auto to) {
+      auto& ops = kernel_.region(body_).ops;
+      ops.insert(ops.end(), from, to);
+    };
+    append(begin, releases);
+    push_fragments(build, body_);
+    append(releases, rest.end());
+    for (RegionId region : regions)
+      if (region != body_) push_fragments(build, region);
   }
 
   bool any_async() const {
