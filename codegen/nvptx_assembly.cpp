@@ -32,7 +32,10 @@ Values held_here(Builder& b, std::span<const Val> values) {
   std::string constraints;
   std::vector<llvm::Type*> types;
   for (Val value : values) {
-    constraints += value->getType()->isFloatTy() ? "=f," : "=r,";
+    const llvm::Type* type = value->getType();
+    const bool is_float = type->isFloatTy() || type->isDoubleTy();
+    const bool is_wide = type->getScalarSizeInBits() == 64;
+    constraints += is_float ? is_wide ? "=d," : "=f," : is_wide ? "=l," : "=r,";
     types.push_back(value->getType());
   }
   for (size_t i = 0; i < values.size(); ++i) constraints += fmt::format("{},", i);

@@ -1,6 +1,8 @@
 // copy and fill: which way, by where the elements are.
+#include "codegen/nvptx_assembly_impl.h"
 #include "codegen/nvptx_copy_impl.h"
 #include "codegen/nvptx_ops_impl.h"
+#include "codegen/nvptx_words_impl.h"
 
 namespace kiln::nvptx {
 
@@ -13,8 +15,16 @@ void Emitter::emit_copy(const Op& op) {
     if (async && op.word("group") == "own") b.call(llvm::Intrinsic::nvvm_cp_async_commit_group, {});
     return;
   }
-  if (!is_fragment(from)) return load_fragment(*this, place(from), fragment(to), pad);
-  if (!is_fragment(to)) return store_fragment(*this, fragment(from), place(to));
+  if (!is_fragment(from))
+    return load_fragment(*this, place(from), fragment(to), pad, waits_only(kernel_, to));
+  if (!is_fragment(to)) {
+    // What waits is converted here, and not where it was loaded: there it has not arrived.
+    Fragment& stored = fragment(from);
+    const bool in_words = stored.packed || per_word(stored.dtype) == 1;
+    if (stored.dtype != kernel_.type(to).dtype && in_words && waits_only(kernel_, from))
+      stored.registers = held_here(b, stored.registers);
+    return store_fragment(*this, stored, place(to));
+  }
   copy_fragment(*this, op.loc, fragment(from), fragment(to));
 }
 

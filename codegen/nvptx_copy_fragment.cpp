@@ -1,6 +1,7 @@
 // Copies of which one side, or both, is in registers: the fragment's layout says which thread
 // moves what, in vectors as wide as its registers and the memory allow.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/nvptx_copy_impl.h"
 #include "codegen/nvptx_ops_impl.h"
@@ -31,24 +32,102 @@ Vectors vectors_of(Emitter& e, const Place& place, const Layout& layout) {
   return best;
 }
 
-Values loaded(Emitter& e, const Place& from, const Layout& layout, int axis, int64_t width, Val pad,
-              DType to) {
-  Walk walk(e, layout, axis, width);
-  Side side(e, from, walk);
-  Values registers;
-  for (int64_t step = 0; step < walk.steps(); ++step) {
-    Val vector =
-        read_at(e, from, side.pointer(step), side.condition(step), static_cast<int>(width), pad);
-    for (Val element : elements_of(e.b, vector, width))
-      registers.push_back(cast(e.b, element, from.dtype, to));
-  }
-  return registers;
+// How much of a vector is moved at once: elements, or of a packed fragment, where nothing is
+// converted, words.
+struct Unit {
+  Place place;         // in units
+  int64_t elements;    // of one
+  int64_t per_vector;  // units
+
+  bool is_word() const { return elements > 1; }
+};
+
+Unit unit_of(const Place& place, bool packed, DType dtype, int64_t width) {
+  const int64_t elements = per_word(dtype);
+  if (!packed || place.dtype != dtype || width % elements != 0) return {place, 1, width};
+  Unit unit{place, elements, width / elements};
+  unit.place.dtype = U32;
+  return unit;
 }
 
-void stored(Emitter& e, const Values& registers, const Place& to, const Layout& layout, int axis,
+Values words_of(Builder& b, const Values& elements, DType dtype) {
+  const auto count = static_cast<size_t>(per_word(dtype));
+  Values words;
+  for (size_t first = 0; first < elements.size(); first += count)
+    words.push_back(pack_word(b, std::span(elements).subspan(first, count), dtype));
+  return words;
+}
+
+// The fragment's registers.
+Values loaded(Emitter& e, const Place& from, const Fragment& to, int axis, int64_t width,
+              const Scalar& pad) {
+  Walk walk(e, *to.layout, axis, width);
+  Side side(e, from, walk);
+  const Unit unit = unit_of(from, to.packed, to.dtype, width);
+  Val otherwise = e.b.constant(pad);
+  if (unit.is_word())
+    otherwise = pack_word(e.b, Values(static_cast<size_t>(unit.elements), otherwise), from.dtype);
+  Values registers;
+  for (int64_t step = 0; step < walk.steps(); ++step) {
+    Val vector = read_at(e, unit.place, side.pointer(step), side.condition(step),
+                         static_cast<int>(unit.per_vector), otherwise);
+    for (Val each : elements_of(e.b, vector, unit.per_vector))
+      registers.push_back(unit.is_word() ? each : cast(e.b, each, from.dtype, to.dtype));
+  }
+  return to.packed && !unit.is_word() ? words_of(e.b, registers, to.dtype) : registers;
+}
+
+// As loaded() of single elements, in a loop: each round moves all registers on and fills the last.
+// Little code, and few addresses at once, for what should be rare.
+Values loaded_in_turn(Emitter& e, const Place& from, const Fragment& to, const Scalar& pad) {
+  constexpr int64_t kInFlight = 16;
+  Walk walk(e, *to.layout);
+  const std::vector<int> axes = paired_axes(sizes_of(from), walk.shape());
+  const int64_t together = std::gcd(walk.steps(), kInFlight);
+  Val otherwise = e.b.constant(pad);
+  const auto round = [&](Val first, const Values& before) {
+    Values elements;
+    for (int64_t i = 0; i < together; ++i) {
+      const Values coordinate = walk.coordinate(e.b.ir.CreateAdd(first, e.b.i32(i)));
+      const Values at = picked(e.b, axes, coordinate);
+      Val inside = e.b.both(walk.in_tile(coordinate), e.inside(from, at));
+      Val element = e.read(from, at, inside, 1, otherwise);
+      elements.push_back(cast(e.b, element, from.dtype, to.dtype));
+    }
+    const Values last = to.packed ? words_of(e.b, elements, to.dtype) : elements;
+    Values now(before.begin() + static_cast<ptrdiff_t>(last.size()), before.end());
+    now.insert(now.end(), last.begin(), last.end());
+    return now;
+  };
+  return e.b.loop(e.b.i32(0), e.b.i32(walk.steps()), e.b.i32(together), to.registers, round);
+}
+
+// Elements from `first` on, cast.
+Values elements_for(Emitter& e, const Fragment& from, size_t first, size_t count, DType to) {
+  const auto each = static_cast<size_t>(from.packed ? per_word(from.dtype) : 1);
+  Values elements;
+  for (size_t i = first; i < first + count; ++i) {
+    Val reg = from.registers[i / each];
+    Val element = from.packed ? unpack_word(e.b, reg, from.dtype)[i % each] : reg;
+    elements.push_back(cast(e.b, element, from.dtype, to));
+  }
+  return elements;
+}
+
+// `elements` are all of them, cast; or none, of a packed fragment: cast vector by vector, as all at
+// once would take more registers than it has.
+void stored(Emitter& e, const Fragment& from, const Values& elements, const Place& to, int axis,
             int64_t width) {
-  Walk walk(e, layout, axis, width);
+  Walk walk(e, *from.layout, axis, width);
   Side side(e, to, walk);
+  const Unit unit = unit_of(to, from.packed, from.dtype, width);
+  const auto units_of = [&](int64_t step) {
+    const auto count = static_cast<size_t>(unit.per_vector);
+    const size_t first = static_cast<size_t>(step) * count;
+    if (from.packed && !unit.is_word()) return elements_for(e, from, first, count, to.dtype);
+    const auto units = std::span(from.packed ? from.registers : elements).subspan(first, count);
+    return Values(units.begin(), units.end());
+  };
   // One branch for all that depends on one condition.
   std::vector<std::pair<Val, std::vector<int64_t>>> groups;
   for (int64_t step = 0; step < walk.steps(); ++step) {
@@ -63,9 +142,8 @@ void stored(Emitter& e, const Values& registers, const Place& to, const Layout& 
     for (const int64_t step : steps) pointers.push_back(side.pointer(step));
     e.b.when(group.first, [&] {
       for (size_t i = 0; i < steps.size(); ++i) {
-        const auto first = registers.begin() + steps[i] * width;
-        const Values elements(first, first + width);
-        write_at(e, to, pointers[i], vector_of(e.b, elements), nullptr, static_cast<int>(width));
+        write_at(e, unit.place, pointers[i], vector_of(e.b, units_of(steps[i])), nullptr,
+                 static_cast<int>(unit.per_vector));
       }
     });
   }
@@ -109,25 +187,24 @@ bool stored_as_matrices(Emitter& e, const Values& registers, const Layout& layou
 
 }  // namespace
 
-void load_fragment(Emitter& e, const Place& from, Fragment& to, const Scalar& pad) {
+void load_fragment(Emitter& e, const Place& from, Fragment& to, const Scalar& pad, bool waits) {
+  constexpr int64_t kStraight = 32;  // elements whose addresses a thread has room for meanwhile
   const Vectors vectors = vectors_of(e, from, *to.layout);
-  Val otherwise = e.b.constant(pad);
-  const auto load = [&](int axis, int64_t width) {
-    return loaded(e, from, *to.layout, axis, width, otherwise, to.dtype);
-  };
+  const auto load = [&](int axis, int64_t width) { return loaded(e, from, to, axis, width, pad); };
   to.registers = e.b.when(
       vectors.usable, [&] { return load(vectors.axis, vectors.width); },
-      [&] { return load(0, 1); });
+      [&] {
+        const bool in_turn = waits && to.layout->registers() > kStraight;
+        return in_turn ? loaded_in_turn(e, from, to, pad) : load(0, 1);
+      });
 }
 
 void store_fragment(Emitter& e, const Fragment& from, const Place& to) {
-  Values registers;
-  for (Val value : from.registers) registers.push_back(cast(e.b, value, from.dtype, to.dtype));
-  if (stored_as_matrices(e, registers, *from.layout, to)) return;
+  const size_t count = from.packed ? 0 : from.registers.size();
+  const Values elements = elements_for(e, from, 0, count, to.dtype);
+  if (!from.packed && stored_as_matrices(e, elements, *from.layout, to)) return;
   const Vectors vectors = vectors_of(e, to, *from.layout);
-  const auto store = [&](int axis, int64_t width) {
-    stored(e, registers, to, *from.layout, axis, width);
-  };
+  const auto store = [&](int axis, int64_t width) { stored(e, from, elements, to, axis, width); };
   e.b.when(first_copy(e, *from.layout), [&] {
     e.b.when(
         vectors.usable, [&] { store(vectors.axis, vectors.width); }, [&] { store(0, 1); });

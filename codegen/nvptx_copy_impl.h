@@ -11,7 +11,11 @@ void copy_memory(Emitter& emitter, const Place& from, const Place& to, const Sca
                  bool async);
 void fill_memory(Emitter& emitter, const Place& to, Val value);  // of the place's dtype
 
-void load_fragment(Emitter& emitter, const Place& from, Fragment& to, const Scalar& pad);
+// Does a fragment only wait, between a load from memory and a store to it?
+bool waits_only(const Kernel& kernel, Value tile);
+// `waits`: the fragment does, while others need registers.
+void load_fragment(Emitter& emitter, const Place& from, Fragment& to, const Scalar& pad,
+                   bool waits);
 void store_fragment(Emitter& emitter, const Fragment& from, const Place& to);
 // Each thread has what it needs, InternalError if not.
 void copy_fragment(Emitter& emitter, const Loc& loc, const Fragment& from, Fragment& to);

@@ -1,7 +1,9 @@
-// Fragments that are kept as the machine's 32-bit registers: what gemm_async takes as operand A.
-// Were they halves, a loop would carry each by itself, and take words apart to join them again.
+// Fragments that are kept as the machine's 32-bit registers: what gemm_async takes as operand A,
+// and what only waits between a load and a store. Were they halves, control flow would carry each
+// by itself, and take words apart to join them again, for which it would wait for the load.
 #include <algorithm>
 
+#include "codegen/nvptx_copy_impl.h"
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/nvptx_words_impl.h"
 #include "ir/layout/reshape.h"
@@ -9,6 +11,11 @@
 
 namespace kiln::nvptx {
 namespace {
+
+bool moves_memory(const Kernel& kernel, const Op& op) {
+  return op.code == OpCode::Copy && (kernel.type(op.operands[0]).space != Space::Fragment ||
+                                     kernel.type(op.operands[1]).space != Space::Fragment);
+}
 
 // Does the op itself read and write words? Those with regions leave it to the ops in these, but for
 // parallel, whose loads and stores each name one element of a register.
@@ -27,10 +34,23 @@ bool knows_words(OpCode code) {
 
 }  // namespace
 
+bool waits_only(const Kernel& kernel, Value tile) {
+  bool only = true, loaded = false, stored = false;
+  walk(kernel, kernel.body, [&](OpId id) {
+    const Op& op = kernel.op(id);
+    if (std::ranges::find(op.operands, tile) == op.operands.end()) return;
+    only &= moves_memory(kernel, op);
+    (op.operands[0] == tile ? stored : loaded) = true;
+  });
+  return only && loaded && stored;
+}
+
 bool Emitter::is_packed(Value tile, const Layout& layout) const {
   const DType dtype = kernel_.type(tile).dtype;
-  if (size_of(dtype) != 2 || layout.rank() == 0) return false;
+  if (per_word(dtype) == 1 || dtype == Bool || layout.rank() == 0) return false;
   if (vector_width(layout, layout.rank() - 1) < per_word(dtype)) return false;
+  if (waits_only(kernel_, tile)) return true;
+  if (size_of(dtype) != 2) return false;
   bool found = false;
   walk(kernel_, kernel_.body, [&](OpId id) {
     const Op& op = kernel_.op(id);
@@ -41,7 +61,7 @@ bool Emitter::is_packed(Value tile, const Layout& layout) const {
 
 std::vector<Value> Emitter::packed_operands(const Op& op) {
   std::vector<Value> tiles;
-  if (knows_words(op.code)) return tiles;
+  if (knows_words(op.code) || moves_memory(kernel_, op)) return tiles;
   const auto add = [&](Value tile) {
     auto it = fragments_.find(tile.id);
     if (it == fragments_.end() || !it->second.packed) return;

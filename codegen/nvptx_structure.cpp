@@ -12,9 +12,11 @@
 #include "codegen/bulk_copy_impl.h"
 #include "codegen/host_impl.h"
 #include "codegen/nvptx_assembly_impl.h"
+#include "codegen/nvptx_copy_impl.h"
 #include "codegen/nvptx_emit_impl.h"
 #include "codegen/nvptx_memory_impl.h"
 #include "codegen/nvptx_ops_impl.h"
+#include "codegen/nvptx_words_impl.h"
 #include "ir/error.h"
 #include "ir/layout/fragments.h"
 #include "ir/layout/text.h"
@@ -331,9 +333,13 @@ void Emitter::emit_alloc(const Op& op) {
     Fragment made =
         new_fragment(type.dtype, text.empty() ? std::make_shared<const Layout>(0) : layout(text));
     if (is_packed(op.result, *made.layout)) {
-      made.registers.assign(made.registers.size() / 2, b.i32(0));
+      made.registers.assign(made.registers.size() / static_cast<size_t>(per_word(type.dtype)),
+                            b.i32(0));
       made.packed = true;
     }
+    // Nothing to set where nothing is loaded.
+    if (waits_only(kernel_, op.result))
+      for (Val& reg : made.registers) reg = llvm::PoisonValue::get(reg->getType());
     fragments_.insert_or_assign(op.result.id, std::move(made));
     return;
   }

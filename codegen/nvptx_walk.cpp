@@ -21,6 +21,17 @@ Val unless_known(Val condition) {
   return known && known->isOne() ? nullptr : condition;
 }
 
+// Are a tensor's address and its strides multiples of so many bytes?
+Val is_aligned(Builder& b, const Place& place, int64_t bytes) {
+  if (!place.aligned || bytes == 16) return place.aligned;
+  auto& ir = b.ir;
+  Val each = b.i64(static_cast<int64_t>(size_of(place.dtype)));
+  Val mixed = ir.CreatePtrToInt(place.pointer, ir.getInt64Ty());
+  for (size_t axis = 0; axis + 1 < place.axes.size(); ++axis)
+    mixed = ir.CreateOr(mixed, ir.CreateMul(place.axes[axis].stride, each));
+  return ir.CreateICmpEQ(ir.CreateAnd(mixed, b.i64(bytes - 1)), b.i64(0));
+}
+
 }  // namespace
 
 Walk::Walk(Emitter& emitter, const Layout& layout, int axis, int64_t vector)
@@ -277,7 +288,8 @@ Val whole_vectors(Emitter& emitter, const Place& place, std::span<const int> pai
                                                      paired.begin())];
   Val condition = nullptr;
   if (place.space == Space::Global)
-    condition = b.both(place.aligned, unless_known(is_multiple(b, along.start, vector)));
+    condition = b.both(is_aligned(b, place, vector * static_cast<int64_t>(size_of(place.dtype))),
+                       unless_known(is_multiple(b, along.start, vector)));
   if (along.surely_inside()) return condition;
   condition = b.both(condition, unless_known(is_multiple(b, along.low, vector)));
   return b.both(condition, unless_known(is_multiple(b, along.high, vector)));

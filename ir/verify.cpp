@@ -33,7 +33,7 @@
 //    may lack axes in front, but not all. † It is not larger than a static extent, and from a
 //    constant index it does not leave one.
 //  - copy: static shapes that agree once extents of 1 are dropped; `pad` is exact in the source's
-//    dtype; `group = next` goes with cp_async. fill: static shape.
+//    dtype; `group = next` is into shared memory. fill: static shape.
 //  - load gives the base's dtype. Indices are i32, one an axis.
 //  - gather, scatter: what is indexed is a tensor or in shared memory; rows are i32 on one axis, a
 //    fragment of rank 1 or not a fragment; extents agree.

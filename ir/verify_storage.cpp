@@ -122,9 +122,9 @@ void require_pad(const Law& law, const Op& op) {
 }
 
 void check_copy(const Law& law, const Op& op) {
-  if (op.word("group") == "next" && op.word("instruction") != "cp_async")
-    law.fail(op, "group: expected a copy by cp_async, got one by " + op.word("instruction"),
-             "other copies are done when they are issued");
+  if (op.word("group") == "next" && law.type(op.operands[1]).space != Space::Shared)
+    law.fail(op, "group: expected a shared destination, got " + str(law.type(op.operands[1])),
+             "only shared tiles are slots of rings");
   require_copy_shapes(law, op);
   require_pad(law, op);
 }

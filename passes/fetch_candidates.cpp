@@ -29,11 +29,13 @@ bool any_op(const Kernel& kernel, const Op& op, Holds&& holds) {
 
 FetchCandidates::FetchCandidates(const Kernel& kernel, OpId launch, OpId loop)
     : kernel_(kernel),
+      launch_(kernel.op(launch)),
       loop_(kernel.op(loop)),
       in_loop_(kernel, loop_),
-      in_launch_(kernel, kernel.op(launch)),
+      in_launch_(kernel, launch_),
+      room_(kernel, launch_, in_loop_),
       slice_(kernel, loop_, in_loop_) {
-  walk(kernel, kernel.op(launch).regions[0], [&](OpId id) {
+  walk(kernel, launch_.regions[0], [&](OpId id) {
     const Op& op = kernel.op(id);
     if (op.code == OpCode::Reshape) reshaped_.insert(base_of(kernel, op.operands[0]));
   });
@@ -62,11 +64,16 @@ void FetchCandidates::consider(OpId id, RegionId region, std::string why) {
   const Value tile = copy.operands[1];
   if (why.empty()) why = why_not_tile(id, region);
   if (why.empty()) why = why_not_source(copy);
+  std::optional<Layout> staging;
+  if (why.empty() && copy.word("instruction") != "cp_async") {
+    staging = staging_layout(kernel_, copy, launch_.integer("warps"));
+    why = room_.take(staging_registers(kernel_, copy, *staging));
+  }
   if (!why.empty()) {
     declined_[id] = why;
     return;
   }
-  fetches_.push_back({id, tile, region});
+  fetches_.push_back({id, tile, region, std::move(staging)});
   guards_.insert(ifs_.begin(), ifs_.end());
 }
 
@@ -75,7 +82,6 @@ void FetchCandidates::consider(OpId id, RegionId region, std::string why) {
 std::string FetchCandidates::why_not_tile(OpId id, RegionId region) const {
   const Op& copy = kernel_.op(id);
   const Value tile = copy.operands[1];
-  if (copy.word("instruction") != "cp_async") return "only cp.async is";
   if (kernel_.type(tile).kind != Kind::Tile || kernel_.type(tile).rank() == 0 ||
       !kernel_.def_as(tile, OpCode::Alloc))
     return "it fills a part of a tile";

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "ir/kernel.h"
 #include "passes/dependence.h"
+#include "passes/register_staging_impl.h"
 
 namespace kiln {
 
@@ -17,6 +19,8 @@ struct Fetch {
   OpId copy;
   Value tile;
   RegionId region;  // of the copy: the loop's, or that of a guard in it
+  // Of the fragment that it waits in; none if it is by cp.async.
+  std::optional<Layout> staging;
 };
 
 // What one loop fetches ahead, and why not the rest.
@@ -37,8 +41,10 @@ class FetchCandidates {
   std::string why_not_source(const Op& copy);
 
   const Kernel& kernel_;
+  const Op& launch_;
   const Op& loop_;
   const Effects in_loop_, in_launch_;
+  StagingRoom room_;
   RoundSlice slice_;
   std::set<Value> reshaped_;
   std::vector<OpId> ifs_;  // around what is looked at

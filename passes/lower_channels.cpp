@@ -2,12 +2,15 @@
 // a slot is a slice of it. Whose turn it is is counted in scalar variables; channels that are
 // pushed and popped together have theirs together.
 //
-// A pop waits for the thread's own copies, then for all threads. That barrier also says that what
-// was released before it is free; a push_begin has one of its own where it comes after a release
-// with no pop between, before the outermost op that does.
+// A pop waits for the thread's own copies, if any are asynchronous, then for all threads: what they
+// stored into the slot is there too. That barrier also says that what was released before it is
+// free; a push_begin has one of its own where it comes after a release with no such pop between,
+// before the outermost op that does.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "ir/layout/reshape.h"
 #include "ir/layout/tile_layout.h"
@@ -37,6 +40,7 @@ struct Ring {
   Value tile;
   std::map<End, std::vector<Event>> events;
   std::map<End, size_t> counters;  // which of the launch's
+  bool stores = false;             // are slots filled by copies that are not asynchronous?
 };
 
 struct Counter {
@@ -56,17 +60,21 @@ class Rings {
     survey(launch);
     for (auto& [id, ring] : rings_)
       for (auto& [end, events] : ring.events) ring.counters[end] = counter_for(ring, end);
-    for (OpId push : pushes_) find_barrier(push);
     for (OpId pop : pops_)
       if (is_covered(pop)) covered_.insert(pop);
+    find_barriers();
   }
 
   bool empty() const { return rings_.empty(); }
   Ring& ring(Value channel) { return rings_.at(channel.id); }
   std::vector<Counter>& counters() { return counters_; }
+  // Does it fill a slot that is being pushed?
+  bool fills(OpId op) const { return fills_.contains(op); }
   bool needs_barrier(OpId op) const { return barriers_.contains(op); }
   // Has another pop of the round waited for what this one needs?
   bool has_waited(OpId pop) const { return covered_.contains(pop); }
+  // Are there asynchronous copies?
+  bool waits() const { return waits_; }
 
  private:
   void survey(OpId around) {
@@ -100,6 +108,13 @@ class Rings {
       case OpCode::Release:
         if (oldest_.contains(op.operands[0])) ring_of(op).events[End::Release].push_back(event);
         return;
+      case OpCode::Copy:
+        if (const Op* slot = kernel_.def_as(base_of(kernel_, op.operands[1]), OpCode::PushBegin)) {
+          fills_.insert(id);
+          ring_of(*slot).stores = true;
+        }
+        return;
+      case OpCode::CopyAsync: waits_ = true; return;
       default: return;
     }
   }
@@ -145,30 +160,56 @@ class Rings {
     return true;
   }
 
-  // Goes back from a push to where the slot it takes may have been released.
-  void find_barrier(OpId push) {
+  // Those that a later one makes superfluous go again.
+  void find_barriers() {
+    for (OpId push : pushes_)
+      if (const auto place = lacks_barrier(push)) barriers_.insert(*place);
+    for (OpId barrier : std::set<OpId>(barriers_)) {
+      barriers_.erase(barrier);
+      if (std::any_of(pushes_.begin(), pushes_.end(), [&](OpId id) { return lacks_barrier(id); }))
+        barriers_.insert(barrier);
+    }
+  }
+  // Goes back from a push to where the slot it takes may have been released: before which op is a
+  // barrier lacking? None if there is one on all ways.
+  std::optional<OpId> lacks_barrier(OpId push) const {
     const Value channel = kernel_.op(push).operands[0];
     for (OpId id = push; id != launch_; id = around_.at(region_of_.at(id).id)) {
+      if (barriers_.contains(id)) return std::nullopt;
       const RegionId region = region_of_.at(id);
       const std::vector<OpId>& ops = kernel_.region(region).ops;
-      for (auto before = std::find(ops.begin(), ops.end(), id); before != ops.begin();) {
-        const Op& op = kernel_.op(*--before);
-        if (op.code == OpCode::Pop || op.code == OpCode::Barrier) return;
-        if (!releases(op, channel)) continue;
-        barriers_.insert(id);
-        return;
-      }
+      const auto before = std::find(ops.begin(), ops.end(), id) - ops.begin();
+      const Last last = last_of(std::span(ops).first(static_cast<size_t>(before)), channel);
+      if (last == Last::Release) return id;
+      if (last == Last::Barrier) return std::nullopt;
       const OpId around = around_.at(region.id);
-      if (around == launch_ || !is_loop(kernel_.op(around)) ||
-          !releases(kernel_.op(around), channel))
-        continue;
-      barriers_.insert(id);
-      return;
+      if (around != launch_ && is_loop(kernel_.op(around)) &&
+          last_of(ops, channel) == Last::Release)
+        return id;
     }
+    return std::nullopt;
+  }
+  // What is last of releases of a channel, if they may be, and barriers, if they surely are.
+  enum class Last { Neither, Barrier, Release };
+  Last last_of(std::span<const OpId> ops, Value channel) const {
+    for (size_t i = ops.size(); i-- > 0;) {
+      const Op& op = kernel_.op(ops[i]);
+      const bool waits = op.code == OpCode::Pop && !has_waited(ops[i]);
+      if (waits || op.code == OpCode::Barrier) return Last::Barrier;
+      const bool has_exits = op.code == OpCode::Loop;  // from before a barrier, too
+      bool released = (op.regions.empty() || has_exits) && does(op, OpCode::Release, channel);
+      for (RegionId region : op.regions)
+        released |= last_of(kernel_.region(region).ops, channel) == Last::Release;
+      if (released) return Last::Release;
+      if (barriers_.contains(ops[i])) return Last::Barrier;
+    }
+    return Last::Neither;
   }
   // A pop before it, in this round, left `pending` groups under way; those closed since, exactly
   // known, are not among those that this one waits for.
   bool is_covered(OpId pop) const {
+    const Value channel = kernel_.op(pop).operands[0];
+    const bool stores = rings_.at(channel.id).stores;  // these are in no group
     int64_t most = kernel_.op(pop).integer("pending");
     for (OpId id = pop; id != launch_; id = around_.at(region_of_.at(id).id)) {
       if (id != pop && is_loop(kernel_.op(id))) return false;
@@ -176,6 +217,7 @@ class Rings {
       for (auto before = std::find(ops.begin(), ops.end(), id); before != ops.begin();) {
         const Op& op = kernel_.op(*--before);
         if (op.code == OpCode::Pop && op.integer("pending") <= most) return true;
+        if (stores && does(op, OpCode::PushEnd, channel)) return false;
         if (op.code == OpCode::CommitCopies)
           --most;
         else if (closes_groups(op))
@@ -195,13 +237,14 @@ class Rings {
       walk(kernel_, region, [&](OpId id) { found |= closes(kernel_.op(id)); });
     return found;
   }
-  bool releases(const Op& op, Value channel) const {
-    bool found = op.code == OpCode::Release && op.operands[0] == channel;
+  // Does the op, or one in its regions, do this to the channel?
+  bool does(const Op& op, OpCode code, Value channel) const {
+    const auto is_one = [&](const Op& each) {
+      return each.code == code && each.operands[0] == channel;
+    };
+    bool found = is_one(op);
     for (RegionId region : op.regions)
-      walk(kernel_, region, [&](OpId id) {
-        const Op& inner = kernel_.op(id);
-        found |= inner.code == OpCode::Release && inner.operands[0] == channel;
-      });
+      walk(kernel_, region, [&](OpId id) { found |= is_one(kernel_.op(id)); });
     return found;
   }
 
@@ -213,7 +256,8 @@ class Rings {
   std::vector<int64_t> last_;  // of the counters: where the first event of `last` ends
   std::vector<OpId> pushes_, pops_;
   std::set<Value> oldest_;  // channels of which the slot held longest is asked for
-  std::set<OpId> barriers_, covered_;
+  std::set<OpId> barriers_, covered_, fills_;
+  bool waits_ = false;
   std::map<OpId, RegionId> region_of_;
   std::map<uint32_t, OpId> around_;  // by region
   int64_t position_ = 0;
@@ -226,6 +270,7 @@ class Lowering {
 
   bool operator()(Builder& build, OpId id) {
     if (rings_.needs_barrier(id)) build.emit(OpCode::Barrier, {});
+    if (rings_.fills(id)) kernel_.op(id).attrs.set("group", std::string("next"));
     const Op op = kernel_.op(id);
     switch (op.code) {
       case OpCode::Channel: make_ring(build, op); return true;
@@ -296,7 +341,7 @@ class Lowering {
     if (!rings_.has_waited(id)) {
       Attrs attrs;
       if (op.integer("pending") > 0) attrs.set("pending", op.integer("pending"));
-      build.emit(OpCode::WaitCopies, {}, std::move(attrs));
+      if (rings_.waits()) build.emit(OpCode::WaitCopies, {}, std::move(attrs));
       build.emit(OpCode::Barrier, {});
     }
     take(build, op, End::Pop, 0);

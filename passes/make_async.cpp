@@ -8,9 +8,12 @@
 //     }
 //
 // The barrier is that of a pop where one stands at the top of the round: there the fetch follows
-// it. A copy is fetched ahead if all that decides where it reads is known before its round
-// (RoundSlice), nothing in the loop writes its source, and its tile holds nothing else: then the
-// slots may stand for it (fetch_candidates.cpp).
+// it. Of a copy that cp.async cannot make, the fetch only loads, into a fragment that waits for the
+// end of the round: `if it was loaded { push fragment }` stands before the releases there, so that
+// the slot which it fills was released in the round before. Only of a copy in a guard it comes
+// after the release, and one slot less will do. A copy is fetched ahead if all that
+// decides where it reads is known before its round (RoundSlice), nothing in the loop writes its
+// source, and its tile holds nothing else: then the slots may stand for it (fetch_candidates.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +23,7 @@
 #include <set>
 
 #include "ir/builder.h"
+#include "ir/layout/tile_layout.h"
 #include "ir/walk.h"
 #include "passes/fetch_candidates_impl.h"
 #include "passes/gpu_target.h"
@@ -69,7 +73,7 @@ class Rewriting {
       const Op& alloc = *kernel_.def_as(fetch.tile, OpCode::Alloc);
       const Type type = kernel_.type(fetch.tile);
       Attrs attrs;
-      attrs.set("slots", stages_);
+      attrs.set("slots", fetch.staging && fetch.region != body_ ? stages_ - 1 : stages_);
       attrs.set("layout", alloc.word("layout"));
       build.loc = kernel_.op(fetch.copy).loc;
       const OpId channel =
@@ -156,18 +160,20 @@ class Rewriting {
       fetch_region(build, body_, names);
     }
     build.loc = loop().loc;
-    build.emit(OpCode::CommitCopies, {});
+    if (any_async()) build.emit(OpCode::CommitCopies, {});
   }
   void fetch_region(Builder& build, RegionId from, ValueMap& names) {
     for (OpId id : std::vector<OpId>(original(from))) {
       build.loc = kernel_.op(id).loc;
       if (channels_.contains(id)) {
-        push(build, id, names);
+        fetch(build, id, names);
       } else if (candidates_.guards(id)) {
         Value condition = mapped(names, kernel_.op(id).operands[0]);
         const RegionId into = build.add_region(build.emit(OpCode::If, {condition}));
         Builder::Scope scope(build, into);
         fetch_region(build, kernel_.op(id).regions[0], names);
+        if (auto loaded = loaded_.find(kernel_.op(id).regions[0].id); loaded != loaded_.end())
+          build.store(build.constant(Bool, 1), loaded->second);
       } else if (candidates_.needs(id)) {
         clone_op(kernel_, id, build.region(), names);
       }
@@ -179,16 +185,32 @@ class Rewriting {
     if (is_new) found->second = kernel_.region(region).ops;
     return found->second;
   }
-  void push(Builder& build, OpId id, const ValueMap& names) {
+  void fetch(Builder& build, OpId id, const ValueMap& names) {
     const Op copy = kernel_.op(id);
-    Value channel = channels_.at(id), source = mapped(names, copy.operands[0]);
+    Value source = mapped(names, copy.operands[0]);
+    std::string reason = fmt::format("{}; fetched {} round{} ahead", copy.word("reason"),
+                                     stages_ - 1, stages_ == 2 ? "" : "s");
+    if (copy.word("instruction") == "cp_async") {
+      Attrs attrs;
+      attrs.set("reason", std::move(reason));
+      return push(build, id, OpCode::CopyAsync, source, std::move(attrs));
+    }
+    Attrs attrs = copy.attrs;
+    const auto fragment = fragments_.find(id);
+    if (fragment == fragments_.end())
+      return push(build, id, OpCode::Copy, source, std::move(attrs));
+    const Op& alloc = *kernel_.def_as(fragment->second, OpCode::Alloc);
+    attrs.set("reason",
+              fmt::format("{} through {} registers", reason,
+                          registers_of(kernel_.type(fragment->second).dtype, *layout_of(alloc))));
+    build.emit(OpCode::Copy, {source, fragment->second}, std::move(attrs));
+  }
+  void push(Builder& build, OpId id, OpCode by, Value source, Attrs attrs) {
+    Value channel = channels_.at(id);
     const Type& type = kernel_.type(channel);
     const Type slot_type = Type::tile(Space::Shared, type.dtype, type.shape);
     Value slot = kernel_.op(build.emit(OpCode::PushBegin, {channel}, {}, slot_type)).result;
-    Attrs attrs;
-    attrs.set("reason", fmt::format("{}; fetched {} round{} ahead", copy.word("reason"),
-                                    stages_ - 1, stages_ == 2 ? "" : "s"));
-    build.emit(OpCode::CopyAsync, {source, slot}, std::move(attrs));
+    build.emit(by, {source, slot}, std::move(attrs));
     build.emit(OpCode::PushEnd, {channel, slot});
   }
 
@@ -198,7 +220,8 @@ class Rewriting {
       if (std::find(regions.begin(), regions.end(), fetch.region) == regions.end())
         regions.push_back(fetch.region);
     // A pop in a guard comes after the round's own commit_copies.
-    for (RegionId region : regions) use_slots(region, region == body_ ? stages_ - 2 : stages_ - 1);
+    for (RegionId region : regions)
+      use_slots(region, !any_async() ? 0 : region == body_ ? stages_ - 2 : stages_ - 1);
     std::vector<OpId> rest;
     rest.swap(kernel_.region(body_).ops);
     Builder build(kernel_, body_);
@@ -206,23 +229,76 @@ class Rewriting {
     auto begin = rest.begin();
     for (; begin != rest.end() && kernel_.op(*begin).code == OpCode::Pop; ++begin)
       kernel_.region(body_).ops.push_back(*begin);
+    auto releases = rest.end();
+    while (releases != begin && kernel_.op(*std::prev(releases)).code == OpCode::Release)
+      --releases;
+    make_fragments(build, regions);
     fetch_ahead(build);
-    auto& ops = kernel_.region(body_).ops;
-    ops.insert(ops.end(), begin, rest.end());
+    const auto append = [&](auto from, auto to) {
+      auto& ops = kernel_.region(body_).ops;
+      ops.insert(ops.end(), from, to);
+    };
+    append(begin, releases);
+    push_fragments(build, body_);
+    append(releases, rest.end());
+    for (RegionId region : regions)
+      if (region != body_) push_fragments(build, region);
   }
+
+  bool any_async() const {
+    return std::any_of(candidates_.fetches().begin(), candidates_.fetches().end(),
+                       [](const Fetch& fetch) { return !fetch.staging; });
+  }
+  // For what is loaded at the top of a round; and for guarded regions of the loop, whether it is.
+  void make_fragments(Builder& build, const std::vector<RegionId>& regions) {
+    for (const Fetch& fetch : candidates_.fetches()) {
+      if (!fetch.staging) continue;
+      const Type from = kernel_.type(kernel_.op(fetch.copy).operands[0]);
+      build.loc = kernel_.op(fetch.copy).loc;
+      Value fragment = build.alloc(Space::Fragment, from.dtype, kernel_.type(fetch.tile).shape);
+      set_layout(kernel_.op(kernel_.def(fragment)), *fetch.staging);
+      fragments_[fetch.copy] = fragment;
+    }
+    build.loc = loop().loc;
+    for (RegionId region : regions) {
+      if (region == body_ || staged(region).empty()) continue;
+      Value loaded = build.alloc(Space::Fragment, Bool, {});
+      build.store(build.constant(Bool, 0), loaded);
+      loaded_[region.id] = loaded;
+    }
+  }
+  std::vector<OpId> staged(RegionId region) const {
+    std::vector<OpId> copies;
+    for (const Fetch& fetch : candidates_.fetches())
+      if (fetch.staging && fetch.region == region) copies.push_back(fetch.copy);
+    return copies;
+  }
+  void push_fragments(Builder& build, RegionId region) {
+    const std::vector<OpId> copies = staged(region);
+    if (copies.empty()) return;
+    build.loc = loop().loc;
+    Value condition = region == body_ ? is_round_ : build.load(loaded_.at(region.id));
+    const RegionId into = build.add_region(build.emit(OpCode::If, {condition}));
+    Builder::Scope scope(build, into);
+    for (OpId copy : copies) {
+      build.loc = kernel_.op(copy).loc;
+      push(build, copy, OpCode::Copy, fragments_.at(copy), {});
+    }
+  }
+
   void fetch_ahead(Builder& build) {
-    Value is_round, at;
+    Value at;
     if (distance_) {
       at = build.binary(OpCode::Add, index(), distance_);
-      is_round = bound_ ? build.compare("lt", index(), bound_)
-                        : build.compare("lt", at, loop().operands[1]);
+      is_round_ = bound_ ? build.compare("lt", index(), bound_)
+                         : build.compare("lt", at, loop().operands[1]);
     } else {
       Value rounds = build.constant(I32, stages_ - 1);
       at =
           build.binary(OpCode::Add, index(), build.binary(OpCode::Mul, rounds, loop().operands[2]));
-      is_round = is_before_end(build, index(), rounds);
+      is_round_ = is_before_end(build, index(), rounds);
     }
-    fetch_round(build, is_round, at);
+    fetch_round(build, is_round_, at);
   }
 
   // Pops at the top of the region, slots instead of the tiles, releases at its end. At least
@@ -295,10 +371,13 @@ class Rewriting {
   const RegionId body_;
   const FetchCandidates& candidates_;
   const int64_t stages_;
-  std::map<OpId, Value> channels_;  // by copy
-  std::set<OpId> inside_;           // the ops of the region that is being rewritten
+  std::map<OpId, Value> channels_;    // by copy
+  std::map<OpId, Value> fragments_;   // by copy: those that wait in registers
+  std::map<uint32_t, Value> loaded_;  // by guarded region: were they, this round?
+  std::set<OpId> inside_;             // the ops of the region that is being rewritten
   std::unordered_map<uint32_t, std::vector<OpId>> originals_;
   Value distance_;  // of the fetched round's index; none if the step is not known
+  Value is_round_;  // is there one to fetch for?
   Value bound_;     // the rounds below it have one to fetch for; none if these can be counted
 };
 

@@ -100,8 +100,8 @@ TEST_CASE("a block's channel: the law", "[verify][late]") {
       Contains("nothing pushes it"));
   CHECK_THAT(refusal(changed("{pending = 1}", "{pending = -1}")),
              Contains("pending: expected 0 or more, got -1"));
-  CHECK_THAT(refusal(changed("copy %full, %to", "copy %x0, %full {group = next}")),
-             Contains("group: expected a copy by cp_async, got one by any"));
+  CHECK_THAT(refusal(changed("copy %full, %to", "copy %full, %to {group = next}")),
+             Contains("group: expected a shared destination, got view global"));
 }
 
 TEST_CASE("a block's channel: faults are reported in every mode", "[late]") {
