@@ -81,9 +81,14 @@ Loop<1> unroll(Arg end, Loc loc = Loc::here());
 Loop<1> unroll(Arg begin, Arg end, Loc loc = Loc::here());
 Loop<1> unroll(Arg begin, Arg end, Arg step, Loc loc = Loc::here());
 
+// Of a loop in which one gemm needs what another gives, a wish that changes no result: whether the
+// first is computed a round ahead (Overlap) or in its round (Serial). Auto: if registers allow.
+enum class Schedule : uint8_t { Auto, Serial, Overlap };
+
 // A serial loop that asks for its copies from tensors to be fetched `stages` deep ahead.
 struct PipelineOptions {
   int stages = 2;
+  Schedule schedule = Schedule::Auto;
 };
 Loop<1> pipelined(Arg end, PipelineOptions options = {}, Loc loc = Loc::here());
 Loop<1> pipelined(Arg begin, Arg end, PipelineOptions options = {}, Loc loc = Loc::here());
@@ -95,6 +100,7 @@ struct SelectedOptions {
   Arg count = Arg::none();  // of a list: only its first `count` entries
   int stages = 2;
   bool ordered = false;  // otherwise in unspecified order
+  Schedule schedule = Schedule::Auto;
 };
 Loop<1> selected(const Storage& row, SelectedOptions options = {}, Loc loc = Loc::here());
 

@@ -112,6 +112,8 @@ const std::vector<Pass>& all_passes() {
       {"lower_selected", lower_selected, "selected loops to serial loops with a test"},
       {"make_async", make_async, "copies of pipelined loops fetched rounds ahead, into channels",
        true},
+      {"pipeline_gemms", pipeline_gemms, "the first of two dependent gemms computed a round ahead",
+       true},
       {"plan_shared_memory", plan_shared_memory, "places of shared tiles"},
       {"simplify", simplify, "folds constants, identities, constant branches, short loops", true},
       {"slices_through_shared", slices_through_shared,
@@ -164,8 +166,8 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
                 pass_named("compact_selected"));
     for (const Pass& pass :
          passes({"atomics_in_parallel", "slices_through_shared", "choose_instructions",
-                 "infer_layouts", "make_async", "lower_channels", "issue_copies_early",
-                 "plan_shared_memory", "insert_barriers"}))
+                 "infer_layouts", "make_async", "pipeline_gemms", "lower_channels",
+                 "issue_copies_early", "plan_shared_memory", "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();
@@ -179,8 +181,8 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
 std::vector<Pass> passes_for(const Kernel& kernel, Tier tier) {
   std::vector<Pass> list = pipeline_for(tier);
   if (const Op* late = first_late_op(kernel); late && tier == Tier::Host)
-    list = passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops",
-                   "expand_gather"});
+    list =
+        passes({"expand_local_arrays", "expand_online_softmax", "expand_row_ops", "expand_gather"});
   else if (late)
     list = only_channels(kernel)
                ? passes({"lower_channels", "plan_shared_memory", "insert_barriers"})
