@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/schedule.h"
 #include "dsl/storage.h"
 
 namespace kiln {
@@ -80,10 +81,6 @@ Loop<1> serial(Arg begin, Arg end, Arg step, Loc loc = Loc::here());
 Loop<1> unroll(Arg end, Loc loc = Loc::here());
 Loop<1> unroll(Arg begin, Arg end, Loc loc = Loc::here());
 Loop<1> unroll(Arg begin, Arg end, Arg step, Loc loc = Loc::here());
-
-// Of a loop in which one gemm needs what another gives, a wish that changes no result: whether the
-// first is computed a round ahead (Overlap) or in its round (Serial). Auto: if registers allow.
-enum class Schedule : uint8_t { Auto, Serial, Overlap };
 
 // A serial loop that asks for its copies from tensors to be fetched `stages` deep ahead.
 struct PipelineOptions {

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "ir/builder.h"
@@ -27,7 +28,6 @@
 #include "passes/gpu_target.h"
 #include "passes/passes.h"
 #include "passes/round_cut_impl.h"
-#include "passes/work_estimate.h"
 
 namespace kiln {
 namespace {
@@ -274,12 +274,22 @@ std::vector<RoundStep> steps_of(const RoundCut& cut, bool rotated) {
   return steps;
 }
 
+// As far as that is plain from the loop's bounds.
+std::optional<int64_t> most_rounds(const Kernel& kernel, const Op& loop) {
+  const auto begin = constant_int(kernel, loop.operands[0]);
+  std::optional<int64_t> end = constant_int(kernel, loop.operands[1]);
+  if (const Op* least = kernel.def_as(loop.operands[1], OpCode::Min))
+    for (Value bound : least->operands)
+      if (const auto known = constant_int(kernel, bound)) end = known;
+  if (!begin || !end) return std::nullopt;
+  return std::max(*end - *begin, int64_t{0});
+}
+
 // Why it would cost more than it gives; empty if it would not.
 std::string why_not_worth(const Kernel& kernel, OpId launch, OpId loop, const RoundCut& cut,
                           std::string& price) {
-  const int64_t rounds = constant_rounds(kernel, kernel.op(loop));
-  if (rounds > 0 && rounds < 3)
-    return fmt::format("the loop has {} round{} only", rounds, rounds == 1 ? "" : "s");
+  if (const auto rounds = most_rounds(kernel, kernel.op(loop)); rounds && *rounds < 3)
+    return fmt::format("the loop has {} round{} at most", *rounds, *rounds == 1 ? "" : "s");
   if (cut.reads_tensors()) return "what its gemm reads is not fetched ahead";
   const int64_t serial =
       registers_of_round(kernel, launch, loop, steps_of(cut, false), cut.twice());
