@@ -11,14 +11,24 @@ namespace kiln {
 inline namespace dsl {
 namespace {
 
-Loop<1> for_loop(const char* kind, const Arg& begin, const Arg& end, const Arg& step, int stages,
-                 Loc loc) {
+std::string word_of(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::Auto: return "auto";
+    case Schedule::Serial: return "serial";
+    case Schedule::Overlap: return "overlap";
+  }
+  throw InternalError("no such schedule");
+}
+
+Loop<1> for_loop(const char* kind, const Arg& begin, const Arg& end, const Arg& step,
+                 PipelineOptions options, Loc loc) {
   std::string what = kind;
   Tracer::current(loc).inside_launch(loc, what);
   std::vector<Value> bounds = {begin.index(what), end.index(what), step.index(what)};
   Attrs attrs;
   attrs.set("kind", what);
-  attrs.set("stages", int64_t{stages});
+  attrs.set("stages", int64_t{options.stages});
+  attrs.set("schedule", word_of(options.schedule));
   return Loop<1>(OpCode::For, std::move(bounds), std::move(attrs), 1, loc);
 }
 
@@ -64,28 +74,28 @@ void LoopBase::close() {
 }
 
 Loop<1> serial(Arg end, Loc loc) {
-  return for_loop("serial", Arg(0, loc), end, Arg(1, loc), 0, loc);
+  return for_loop("serial", Arg(0, loc), end, Arg(1, loc), {.stages = 0}, loc);
 }
 Loop<1> serial(Arg begin, Arg end, Loc loc) {
-  return for_loop("serial", begin, end, Arg(1, loc), 0, loc);
+  return for_loop("serial", begin, end, Arg(1, loc), {.stages = 0}, loc);
 }
 Loop<1> serial(Arg begin, Arg end, Arg step, Loc loc) {
-  return for_loop("serial", begin, end, step, 0, loc);
+  return for_loop("serial", begin, end, step, {.stages = 0}, loc);
 }
 Loop<1> unroll(Arg end, Loc loc) {
-  return for_loop("unroll", Arg(0, loc), end, Arg(1, loc), 0, loc);
+  return for_loop("unroll", Arg(0, loc), end, Arg(1, loc), {.stages = 0}, loc);
 }
 Loop<1> unroll(Arg begin, Arg end, Loc loc) {
-  return for_loop("unroll", begin, end, Arg(1, loc), 0, loc);
+  return for_loop("unroll", begin, end, Arg(1, loc), {.stages = 0}, loc);
 }
 Loop<1> unroll(Arg begin, Arg end, Arg step, Loc loc) {
-  return for_loop("unroll", begin, end, step, 0, loc);
+  return for_loop("unroll", begin, end, step, {.stages = 0}, loc);
 }
 Loop<1> pipelined(Arg end, PipelineOptions options, Loc loc) {
-  return for_loop("pipelined", Arg(0, loc), end, Arg(1, loc), options.stages, loc);
+  return for_loop("pipelined", Arg(0, loc), end, Arg(1, loc), options, loc);
 }
 Loop<1> pipelined(Arg begin, Arg end, PipelineOptions options, Loc loc) {
-  return for_loop("pipelined", begin, end, Arg(1, loc), options.stages, loc);
+  return for_loop("pipelined", begin, end, Arg(1, loc), options, loc);
 }
 
 Loop<1> selected(const Storage& row, SelectedOptions options, Loc loc) {
@@ -97,6 +107,7 @@ Loop<1> selected(const Storage& row, SelectedOptions options, Loc loc) {
   Attrs attrs;
   attrs.set("stages", int64_t{options.stages});
   attrs.set("ordered", options.ordered);
+  attrs.set("schedule", word_of(options.schedule));
   return Loop<1>(OpCode::Selected, std::move(operands), std::move(attrs), 1, loc);
 }
 

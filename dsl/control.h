@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/schedule.h"
 #include "dsl/storage.h"
 
 namespace kiln {
@@ -84,6 +85,7 @@ Loop<1> unroll(Arg begin, Arg end, Arg step, Loc loc = Loc::here());
 // A serial loop that asks for its copies from tensors to be fetched `stages` deep ahead.
 struct PipelineOptions {
   int stages = 2;
+  Schedule schedule = Schedule::Auto;
 };
 Loop<1> pipelined(Arg end, PipelineOptions options = {}, Loc loc = Loc::here());
 Loop<1> pipelined(Arg begin, Arg end, PipelineOptions options = {}, Loc loc = Loc::here());
@@ -95,6 +97,7 @@ struct SelectedOptions {
   Arg count = Arg::none();  // of a list: only its first `count` entries
   int stages = 2;
   bool ordered = false;  // otherwise in unspecified order
+  Schedule schedule = Schedule::Auto;
 };
 Loop<1> selected(const Storage& row, SelectedOptions options = {}, Loc loc = Loc::here());
 

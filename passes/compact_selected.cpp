@@ -36,7 +36,8 @@ class Compaction {
         kept_(is_list() ? I32 : I16),
         chunk_(list_bytes(build.kernel()) / static_cast<int64_t>(size_of(kept_))),
         words_(chunk_ / kBits),
-        stages_(op.integer("stages")) {
+        stages_(op.integer("stages")),
+        schedule_(op.word("schedule")) {
     if (is_list()) row_.clip();
     row_.at_most(op.operand(is_list() ? 2 : 1));
     if (is_list()) limit_ = op.operand(1);
@@ -53,10 +54,13 @@ class Compaction {
     rest_ = binary(OpCode::Sub, row_.end(), first_);
     Value list = build_.alloc(Space::Shared, kept_, {chunk_});
     Value zero = constant(0), count = fill(list);
-    loop(build_, zero, count, stages_, [&](Value entry) {
-      Value kept = build_.load(list, {entry});
-      body(is_list() ? kept : binary(OpCode::Add, first_, build_.cast(kept, I32)));
-    });
+    loop(
+        build_, zero, count, stages_,
+        [&](Value entry) {
+          Value kept = build_.load(list, {entry});
+          body(is_list() ? kept : binary(OpCode::Add, first_, build_.cast(kept, I32)));
+        },
+        schedule_);
   }
 
  private:
@@ -178,6 +182,7 @@ class Compaction {
   const int64_t chunk_;  // positions
   const int64_t words_;  // of their bits
   const int64_t stages_;
+  const std::string schedule_;
   Value limit_;
   Value first_, rest_;  // position of a chunk; positions from there on
 };

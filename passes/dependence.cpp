@@ -27,28 +27,29 @@ bool names(const Kernel& kernel, const Op& op, Value value) {
   return found;
 }
 
-std::string named(const Op& op) {
+}  // namespace
+
+std::string op_in_words(const Op& op) {
   const std::string_view name = info(op.code).name;
   return op.loc.known() ? fmt::format("{} on line {}", name, op.loc.line) : std::string(name);
 }
 
-std::string described(const Kernel& kernel, Value base) {
+std::string storage_in_words(const Kernel& kernel, Value base) {
   const Type& type = kernel.type(base);
   if (const Op* tensor = kernel.def_as(base, OpCode::Tensor))
     return fmt::format("tensor '{}'", tensor->word("name"));
   return type.rank() == 0 ? "a scalar variable" : fmt::format("a tile, {}", str(type));
 }
 
-}  // namespace
-
-std::optional<Dependence> dependence(const Kernel& kernel, const Op& earlier, const Op& later) {
+std::optional<Dependence> dependence(const Kernel& kernel, const Op& earlier, const Op& later,
+                                     const std::set<Value>& but) {
   using Kind = Dependence::Kind;
   if (earlier.result && names(kernel, later, earlier.result))
     return Dependence{Kind::Value, earlier.result};
   const std::vector<Access> after = accesses_deep(kernel, later);
   for (const Access& a : accesses_deep(kernel, earlier))
     for (const Access& b : after) {
-      if (a.base != b.base) continue;
+      if (a.base != b.base || but.contains(a.base)) continue;
       if (writes(a.effect) && reads(b.effect)) return Dependence{Kind::ReadAfterWrite, a.base};
       if (reads(a.effect) && writes(b.effect)) return Dependence{Kind::WriteAfterRead, a.base};
       if (writes(a.effect) && writes(b.effect)) return Dependence{Kind::WriteAfterWrite, a.base};
@@ -107,10 +108,11 @@ std::string RoundSlice::why_not(const Op& op) const {
     const Value base = base_of(kernel_, op.operands[0]);
     const Op* writer = effects_.writer(base);
     if (!writer) return "";
-    return fmt::format("{} that the loop's {} writes", described(kernel_, base), named(*writer));
+    return fmt::format("{} that the loop's {} writes", storage_in_words(kernel_, base),
+                       op_in_words(*writer));
   }
   if (info(op.code).pure) return "";
-  return "the " + named(op);
+  return "the " + op_in_words(op);
 }
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,8 +19,13 @@ struct Dependence {
   Value on;  // a result, or the storage
 };
 // The first that is found, regions included; none if their order does not matter. Asynchronous
-// copies under way, barriers and exits are not seen here.
-std::optional<Dependence> dependence(const Kernel& kernel, const Op& earlier, const Op& later);
+// copies under way, barriers and exits are not seen here. `but` for what is done to some storage.
+std::optional<Dependence> dependence(const Kernel& kernel, const Op& earlier, const Op& later,
+                                     const std::set<Value>& but = {});
+
+// For reasons: "gemm on line 7"; "tensor 'x'".
+std::string op_in_words(const Op& op);
+std::string storage_in_words(const Kernel& kernel, Value storage);
 
 // All that an op and its regions do to storage, by base.
 class Effects {

@@ -39,9 +39,12 @@ struct Lowering {
     SelectedRow row(build, op.operands[0]);
     row.at_most(op.operand(1));
     Value unset = build.constant(kernel.type(op.operands[0]).dtype, 0);
-    loop(build, row.begin(), row.end(), op.integer("stages"), [&](Value index) {
-      when(build, build.compare("ne", row.load(index), unset), [&] { body(build, op, index); });
-    });
+    loop(
+        build, row.begin(), row.end(), op.integer("stages"),
+        [&](Value index) {
+          when(build, build.compare("ne", row.load(index), unset), [&] { body(build, op, index); });
+        },
+        op.word("schedule"));
   }
 
   void list(Builder& build, const Op& op) {
@@ -49,15 +52,18 @@ struct Lowering {
     row.clip();
     row.at_most(op.operand(2));
     Value zero = build.constant(I32, 0), limit = op.operand(1);
-    loop(build, row.begin(), row.end(), op.integer("stages"), [&](Value position) {
-      Value index = row.load(position);
-      Value valid = build.compare("ge", index, zero);
-      if (limit) valid = build.binary(OpCode::And, valid, build.compare("lt", index, limit));
-      when(build, valid, [&] {
-        Value fresh = build.unary(OpCode::Not, appeared(build, row, index, position));
-        when(build, fresh, [&] { body(build, op, index); });
-      });
-    });
+    loop(
+        build, row.begin(), row.end(), op.integer("stages"),
+        [&](Value position) {
+          Value index = row.load(position);
+          Value valid = build.compare("ge", index, zero);
+          if (limit) valid = build.binary(OpCode::And, valid, build.compare("lt", index, limit));
+          when(build, valid, [&] {
+            Value fresh = build.unary(OpCode::Not, appeared(build, row, index, position));
+            when(build, fresh, [&] { body(build, op, index); });
+          });
+        },
+        op.word("schedule"));
   }
 
   // The body itself, its own `selected` lowered, with the selected index in place of its argument.

@@ -99,6 +99,12 @@ void infer_layouts(Kernel& kernel);
 // why. needs: infer_layouts · leaves: channels that lower_channels takes.
 void make_async(Kernel& kernel);
 
+// In rounds of pipelined loops in which a gemm needs what another gives, computes the first a round
+// ahead, beside what the round does with the one before; if registers allow, or if the loop's
+// `schedule` asks for it. Loops of which it cannot be done say why.
+// needs: make_async · leaves: the same results, bit for bit; two rounds in one of the loop.
+void pipeline_gemms(Kernel& kernel);
+
 // Turns channels of launches without roles into shared tiles with the slots on their first axis,
 // waits and barriers. needs: layouts of the channels · leaves: no channel but between roles; all
 // that uses a ring is in order.

@@ -113,6 +113,8 @@ const std::vector<Pass>& all_passes() {
       {"lower_selected", lower_selected, "selected loops to serial loops with a test"},
       {"make_async", make_async, "copies of pipelined loops fetched rounds ahead, into channels",
        true},
+      {"pipeline_gemms", pipeline_gemms, "the first of two dependent gemms computed a round ahead",
+       true},
       {"plan_shared_memory", plan_shared_memory, "places of shared tiles"},
       {"simplify", simplify, "folds constants, identities, constant branches, short loops", true},
       {"slices_through_shared", slices_through_shared,
@@ -167,8 +169,9 @@ const std::vector<Pass>& pipeline_for(Tier tier) {
                 pass_named("compact_selected"));
     for (const Pass& pass :
          passes({"flatten_loops", "simplify", "atomics_in_parallel", "slices_through_shared",
-                 "choose_instructions", "infer_layouts", "make_async", "lower_channels",
-                 "issue_copies_early", "stage_stores", "plan_shared_memory", "insert_barriers"}))
+                 "choose_instructions", "infer_layouts", "make_async", "pipeline_gemms",
+                 "lower_channels", "issue_copies_early", "stage_stores", "plan_shared_memory",
+                 "insert_barriers"}))
       list.push_back(pass);
     return list;
   }();

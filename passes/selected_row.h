@@ -8,10 +8,12 @@ namespace kiln {
 
 // for index in begin … end { body(index) }, pipelined if stages > 0.
 template <class Body>
-void loop(Builder& build, Value begin, Value end, int64_t stages, Body&& body) {
+void loop(Builder& build, Value begin, Value end, int64_t stages, Body&& body,
+          const std::string& schedule = "auto") {
   Attrs attrs;
   attrs.set("kind", std::string(stages > 0 ? "pipelined" : "serial"));
   attrs.set("stages", stages);
+  attrs.set("schedule", schedule);
   Value one = build.constant(I32, 1);
   RegionId region = build.add_region(build.emit(OpCode::For, {begin, end, one}, std::move(attrs)));
   Value index = build.kernel().add_argument(region, Type::scalar(I32));

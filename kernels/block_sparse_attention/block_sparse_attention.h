@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/schedule.h"
 #include "ir/kernel.h"
 #include "kernels/masks.h"
 #include "runtime/compile.h"
@@ -28,9 +29,10 @@ struct AttentionConfig {
   bool lse = false;          // also write the natural-log sum of exponentials of each row
   bool written_out = false;  // spelled with reduce and exp instead of online_softmax
   bool fast_math = true;
-  int64_t tile_m = 0, tile_n = 0;  // 0: chosen by tile_for; else a divisor of the block
-  int64_t stages = kChosen;        // tiles of keys prefetched, 0 to 8
-  int64_t threads = 0;             // of a block on a GPU; 0: chosen by the compiler
+  int64_t tile_m = 0, tile_n = 0;      // 0: chosen by tile_for; else a divisor of the block
+  int64_t stages = kChosen;            // tiles of keys prefetched, 0 to 8
+  int64_t threads = 0;                 // of a block on a GPU; 0: chosen by the compiler
+  Schedule schedule = Schedule::Auto;  // whether scores are computed a tile of keys ahead
 
   static constexpr int64_t kChosen = -1;
   bool operator==(const AttentionConfig&) const = default;

@@ -25,6 +25,8 @@ AttentionConfig attention_config(const Options& options) {
   config.tile_n = options.integer("tile_n");
   config.stages = options.integer("stages");
   config.threads = options.integer("threads");
+  config.schedule =
+      static_cast<Schedule>(options.choice("schedule", {"auto", "serial", "overlap"}));
   validated(config);  // for its errors; tiles that are not given are chosen for the device
   return config;
 }
@@ -61,6 +63,7 @@ std::vector<OptionInfo> options() {
        "keys computed together"},
       {"stages", "-1", "0 to 8; -1: chosen", "tiles of keys prefetched"},
       {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
+      {"schedule", "auto", "auto, serial or overlap", "scores of a block computed ahead"},
   };
 }
 

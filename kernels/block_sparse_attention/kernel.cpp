@@ -66,7 +66,9 @@ void for_each_tile(const Interface& t, const Visible& visible, const Expr& b, co
   const AttentionConfig& c = visible.c;
   int stages = static_cast<int>(c.stages);
   if (c.form == BlockForm::Dense) {
-    for (auto tile : pipelined(visible.blocks(c.tile_n), {.stages = stages})) step(tile * c.tile_n);
+    for (auto tile :
+         pipelined(visible.blocks(c.tile_n), {.stages = stages, .schedule = c.schedule}))
+      step(tile * c.tile_n);
     return;
   }
   auto step_block = [&](const Expr& block) {
@@ -76,17 +78,20 @@ void for_each_tile(const Interface& t, const Visible& visible, const Expr& b, co
     const bool sees_all = !c.causal || c.tile_m == c.block_m;
     Arg visited = c.block_n / c.tile_n;
     if (!sees_all) visited = min(ceildiv(visible.keys() - first, c.tile_n), visited);
-    for (auto tile : pipelined(visited, {.stages = stages})) step(first + tile * c.tile_n);
+    for (auto tile : pipelined(visited, {.stages = stages, .schedule = c.schedule}))
+      step(first + tile * c.tile_n);
   };
   auto row = visible.first_query / c.block_m;
   auto limit = visible.blocks(c.block_n);
   if (c.form == BlockForm::Lists) {
     auto listed = (*t.counts)(b, h, row);
-    for (auto block : selected((*t.indices)(b, h, row, all),
-                               {.limit = limit, .count = listed, .stages = stages}))
+    for (auto block :
+         selected((*t.indices)(b, h, row, all),
+                  {.limit = limit, .count = listed, .stages = stages, .schedule = c.schedule}))
       step_block(block);
   } else {
-    for (auto block : selected((*t.mask)(b, h, row, all), {.limit = limit, .stages = stages}))
+    for (auto block : selected((*t.mask)(b, h, row, all),
+                               {.limit = limit, .stages = stages, .schedule = c.schedule}))
       step_block(block);
   }
 }

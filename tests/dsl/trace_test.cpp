@@ -214,6 +214,9 @@ TEST_CASE("branches and loops", "[trace]") {
     for (auto i : serial(1, n, 2)) n += i;
     for (auto i : unroll(4)) n += i;
     for (auto i : pipelined(2, 8, {.stages = 3})) n += i;
+    for (auto i : pipelined(8, {.schedule = Schedule::Overlap})) n += i;
+    Tile row = alloc_shared({5}, Bool);
+    for (auto i : selected(row, {.schedule = Schedule::Serial})) n += i;
     for (auto [i, j, k] : parallel(2, 3, 4)) {
       box(i, j, k) = i + j + k;
     }
@@ -221,8 +224,10 @@ TEST_CASE("branches and loops", "[trace]") {
   CHECK(has(text, "} do {"));
   CHECK(has(text, "{kind = unroll}"));
   CHECK(has(text, "{kind = pipelined, stages = 3}"));
+  CHECK(has(text, "{kind = pipelined, stages = 2, schedule = overlap}"));
+  CHECK(has(text, "{stages = 2, schedule = serial}"));
   CHECK(has(text, "parallel {extents = [2, 3, 4]}"));
-  CHECK(count(text, "for ") == 3);
+  CHECK(count(text, "for ") == 4);
 }
 
 TEST_CASE("launches follow one another", "[trace]") {
