@@ -6,6 +6,7 @@
 #include <llvm/IR/DebugInfoMetadata.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "codegen/bulk_copy_impl.h"
@@ -36,14 +37,16 @@ bool has_op(const Kernel& kernel, OpCode code) {
   return found;
 }
 
+// The same number, from which nothing follows that was computed before.
+Val anew(Builder& b, Val place) {
+  return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
+}
+
 // What body() computes from the thread's place is computed there, not before a loop around it.
 template <class Body>
 void anew(Builder& b, Val& lane, Val& warp, Body&& body) {
   const Val lane_before = lane, warp_before = warp;
-  const auto here = [&](Val place) {
-    return llvm::isa<llvm::Constant>(place) ? place : held_here(b, std::span(&place, 1))[0];
-  };
-  const Val lane_here = lane = here(lane), warp_here = warp = here(warp);
+  const Val lane_here = lane = anew(b, lane), warp_here = warp = anew(b, warp);
   body();
   lane = lane_before;
   warp = warp_before;
@@ -54,15 +57,24 @@ void anew(Builder& b, Val& lane, Val& warp, Body&& body) {
   }
 }
 
-// Does the loop have a pipelined one in it? That needs the registers for itself: what else a round
-// of the outer one computes is not kept for the next.
+// Is the loop a pipelined one, or has one in it? That needs the registers for itself: what else a
+// round of the outer one computes is not kept for the next, nor what came before for what follows.
+bool is_pipeline(const Op& op) {
+  return op.code == OpCode::For && op.word("kind") == "pipelined";
+}
 bool surrounds_pipeline(const Kernel& kernel, const Op& loop) {
   bool found = false;
-  walk(kernel, loop.regions[0], [&](OpId id) {
-    const Op& op = kernel.op(id);
-    found |= op.code == OpCode::For && op.word("kind") == "pipelined";
-  });
-  return found && loop.word("kind") == "serial";
+  walk(kernel, loop.regions[0], [&](OpId id) { found |= is_pipeline(kernel.op(id)); });
+  return found && !is_pipeline(loop);
+}
+bool is_of_launch(const Kernel& kernel, const Op& loop) {
+  for (OpId id : kernel.region(kernel.body).ops) {
+    const Op& launch = kernel.op(id);
+    if (launch.code != OpCode::Launch) continue;
+    for (OpId inner : kernel.region(launch.regions[0]).ops)
+      if (&kernel.op(inner) == &loop) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -371,18 +383,23 @@ std::vector<Value> Emitter::written_outside(const Op& op) {
 
 void Emitter::emit_for(const Op& op) {
   auto& ir = b.ir;
-  // 64 bits: the index may pass 2^31 before it passes the end.
-  auto wide = [&](size_t operand) {
-    return ir.CreateSExt(scalar(op.operands[operand]), ir.getInt64Ty());
+  // 64 bits if the index may pass 2^31 before it passes the end.
+  const Interval to = ranges_.of(op.operands[1]), by = ranges_.of(op.operands[2]);
+  const bool far = to.high + std::max<int64_t>(by.high, 0) > std::numeric_limits<int32_t>::max();
+  const auto wide = [&](size_t operand) {
+    Val value = scalar(op.operands[operand]);
+    return far ? ir.CreateSExt(value, ir.getInt64Ty()) : value;
   };
   Val begin = wide(0), end = wide(1), step = wide(2);
   // A step that is not positive would never end; such a loop runs nothing.
   if (!llvm::isa<llvm::ConstantInt>(step))
-    end = ir.CreateSelect(ir.CreateICmpSGT(step, b.i64(0)), end, begin);
+    end = ir.CreateSelect(ir.CreateICmpSGT(step, llvm::ConstantInt::get(step->getType(), 0)), end,
+                          begin);
   const std::vector<Value> tiles = written_outside(op);
   Values after = b.loop(begin, end, step, registers_of(tiles), [&](Val index, const Values& now) {
     set_registers(tiles, now);
-    set(kernel_.region(op.regions[0]).args[0], ir.CreateTrunc(index, ir.getInt32Ty()));
+    set(kernel_.region(op.regions[0]).args[0],
+        far ? ir.CreateTrunc(index, ir.getInt32Ty()) : index);
     if (surrounds_pipeline(kernel_, op))
       anew(b, lane_, warp_, [&] { emit_scope(op.regions[0]); });
     else
@@ -390,6 +407,10 @@ void Emitter::emit_for(const Op& op) {
     return registers_of(tiles);
   });
   set_registers(tiles, after);
+  if ((is_pipeline(op) || surrounds_pipeline(kernel_, op)) && is_of_launch(kernel_, op)) {
+    lane_ = anew(b, lane_);
+    warp_ = anew(b, warp_);
+  }
 }
 
 void Emitter::emit_if(const Op& op) {

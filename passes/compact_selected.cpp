@@ -92,7 +92,8 @@ class Compaction {
       Value place = build_.select(is, binary(OpCode::Sub, end, behind), constant(-1));
       build_.store(elements ? build_.load(elements, copied(index)) : j, list, {place});
     });
-    return build_.load(ends, {constant(words_ - 1)});
+    Value count = build_.load(ends, {constant(words_ - 1)});
+    return binary(OpCode::Min, count, constant(chunk_));  // as it is: that is now known
   }
 
   // For each word, how many bits are set up to its end: every thread counts those of all words.
