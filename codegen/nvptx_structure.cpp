@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <set>
 
 #include "codegen/bulk_copy_impl.h"
@@ -392,19 +393,24 @@ void Emitter::emit_for(const Op& op) {
   const std::vector<OpId>& inside = kernel_.region(op.regions[0]).ops;
   const bool has_busy_loop = std::any_of(inside.begin(), inside.end(),
                                          [&](OpId id) { return multiplies(kernel_.op(id)); });
-  // 64 bits: the index may pass 2^31 before it passes the end.
-  auto wide = [&](size_t operand) {
-    return ir.CreateSExt(scalar(op.operands[operand]), ir.getInt64Ty());
+  // 64 bits if the index may pass 2^31 before it passes the end.
+  const Interval to = ranges_.of(op.operands[1]), by = ranges_.of(op.operands[2]);
+  const bool far = to.high + std::max<int64_t>(by.high, 0) > std::numeric_limits<int32_t>::max();
+  const auto wide = [&](size_t operand) {
+    Val value = scalar(op.operands[operand]);
+    return far ? ir.CreateSExt(value, ir.getInt64Ty()) : value;
   };
   Val begin = wide(0), end = wide(1), step = wide(2);
   // A step that is not positive would never end; such a loop runs nothing.
   if (!llvm::isa<llvm::ConstantInt>(step))
-    end = ir.CreateSelect(ir.CreateICmpSGT(step, b.i64(0)), end, begin);
+    end = ir.CreateSelect(ir.CreateICmpSGT(step, llvm::ConstantInt::get(step->getType(), 0)), end,
+                          begin);
   const std::vector<Value> tiles = written_outside(op);
   const bool was_busy = std::exchange(busy_, busy_ || multiplies(op));
   Values after = b.loop(begin, end, step, registers_of(tiles), [&](Val index, const Values& now) {
     set_registers(tiles, now);
-    set(kernel_.region(op.regions[0]).args[0], ir.CreateTrunc(index, ir.getInt32Ty()));
+    set(kernel_.region(op.regions[0]).args[0],
+        far ? ir.CreateTrunc(index, ir.getInt32Ty()) : index);
     if (has_busy_loop) read_place_anew();
     emit_scope(op.regions[0]);
     return registers_of(tiles);
