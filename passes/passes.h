@@ -90,7 +90,8 @@ void infer_layouts(Kernel& kernel);
 
 // Fetches what the rounds of pipelined loops copy from global to shared memory `stages` − 1 rounds
 // ahead, through channels, as far as that fits and leaves warps enough (resources.h). Loops and
-// copies of which it cannot be done say why. needs: infer_layouts · leaves: channels that lower_channels takes.
+// copies of which it cannot be done say why. needs: infer_layouts · leaves: channels that
+// lower_channels takes.
 void make_async(Kernel& kernel);
 
 // Turns channels of launches without roles into shared tiles with the slots on their first axis,
