@@ -68,16 +68,18 @@ void FetchChoice::attempt_all(const FetchCandidates& candidates, const Rewrite& 
   }
 }
 
-// The copies with a gemm before them in their region, in its order.
+// The copies that issue_copies_early lets travel behind a gemm of their region, in its order.
 std::vector<OpId> FetchChoice::behind_work(const FetchCandidates& candidates) const {
   std::vector<OpId> late;
-  for (const Fetch& fetch : candidates.fetches())
+  for (const Fetch& fetch : candidates.fetches()) {
+    if (before_.op(fetch.copy).word("instruction") != "cp_async") continue;
     for (OpId id : before_.region(fetch.region).ops) {
       if (id == fetch.copy) break;
       if (before_.op(id).code != OpCode::Gemm) continue;
       late.push_back(fetch.copy);
       break;
     }
+  }
   return late;
 }
 

@@ -158,6 +158,9 @@ class Gpu(KilnTest):
         self.assertRegex(text, r"pipeline .*: not fetched ahead: 2 slots a tile would need \d+ bytes of shared "
                                r"memory, sm_120 has 101376\n")
 
+        self.assertRegex(self.kiln("explain", "row_softmax", "--arch", "sm_90"),
+                         r"round i +copy x -> f32\[16, 128\], .*\n +elements: 2 loops, 2 reductions, \d+ exponentials")
+
     def test_explain_conflicts(self):
         text = self.kiln("explain", "matmul", "--set", "tile_m=64", "--set", "tile_n=64", "--arch", "sm_80",
                          "--conflicts")

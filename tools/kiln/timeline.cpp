@@ -43,6 +43,7 @@ class Names {
   std::string of(Value storage) const {
     auto found = names_.find(home(storage).id);
     if (found != names_.end()) return found->second;
+    if (kernel_.type(storage).space == Space::Global) return tensor(storage);
     const Type& type = kernel_.type(storage);
     return fmt::format("{}{}", name(type.dtype), str(type.shape));
   }
@@ -170,11 +171,15 @@ class Writer {
                         name(kernel_.type(op.operands[2]).dtype),
                         str(kernel_.type(op.operands[2]).shape)));
         return flush();
-      case OpCode::Reduce: ++reductions_; return work();
+      case OpCode::Reduce:
+        work();
+        ++reductions_;
+        return;
       case OpCode::Parallel:
+        work();
         ++loops_;
         exponentials_ += estimate_work(kernel_, op).exponentials;
-        return work();
+        return;
       default: break;
     }
     for (RegionId inner : op.regions) region(inner);
