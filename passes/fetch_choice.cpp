@@ -93,7 +93,7 @@ void FetchChoice::explain(size_t tiles) {
                           best_->slots == 2 ? "" : "s", best_->slots);
     if (best_->tiles < tiles) reason_ += fmt::format(", {} of {} tiles", best_->tiles, tiles);
     if (!best_refused_.empty()) reason_ += ": " + best_refused_;
-    if (warps(best_->resources) < warps(without_))
+    if (best_->resources.resident_warps() < without_.resident_warps())
       reason_ +=
           fmt::format("; leaves {}, instead of {}", best_->resources.text(), without_.text());
   }
