@@ -27,14 +27,16 @@ bool any_op(const Kernel& kernel, const Op& op, Holds&& holds) {
 
 }  // namespace
 
-FetchCandidates::FetchCandidates(const Kernel& kernel, OpId launch, OpId loop)
+FetchCandidates::FetchCandidates(const Kernel& kernel, OpId launch, OpId loop,
+                                 std::map<OpId, std::string> left_out)
     : kernel_(kernel),
       launch_(kernel.op(launch)),
       loop_(kernel.op(loop)),
       in_loop_(kernel, loop_),
       in_launch_(kernel, launch_),
       room_(kernel, launch_, in_loop_),
-      slice_(kernel, loop_, in_loop_) {
+      slice_(kernel, loop_, in_loop_),
+      left_out_(std::move(left_out)) {
   walk(kernel, launch_.regions[0], [&](OpId id) {
     const Op& op = kernel.op(id);
     if (op.code == OpCode::Reshape) reshaped_.insert(base_of(kernel, op.operands[0]));
@@ -62,6 +64,7 @@ void FetchCandidates::survey(RegionId region, const std::string& why_not) {
 void FetchCandidates::consider(OpId id, RegionId region, std::string why) {
   const Op& copy = kernel_.op(id);
   const Value tile = copy.operands[1];
+  if (auto out = left_out_.find(id); why.empty() && out != left_out_.end()) why = out->second;
   if (why.empty()) why = why_not_tile(id, region);
   if (why.empty()) why = why_not_source(copy);
   std::optional<Layout> staging;

@@ -26,7 +26,9 @@ struct Fetch {
 // What one loop fetches ahead, and why not the rest.
 class FetchCandidates {
  public:
-  FetchCandidates(const Kernel& kernel, OpId launch, OpId loop);
+  // `left_out`: copies that are not to be, and why not.
+  FetchCandidates(const Kernel& kernel, OpId launch, OpId loop,
+                  std::map<OpId, std::string> left_out = {});
 
   const std::vector<Fetch>& fetches() const { return fetches_; }
   const std::map<OpId, std::string>& declined() const { return declined_; }
@@ -46,6 +48,7 @@ class FetchCandidates {
   const Effects in_loop_, in_launch_;
   StagingRoom room_;
   RoundSlice slice_;
+  const std::map<OpId, std::string> left_out_;
   std::set<Value> reshaped_;
   std::vector<OpId> ifs_;  // around what is looked at
   std::vector<Fetch> fetches_;

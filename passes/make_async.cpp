@@ -26,9 +26,8 @@
 #include "ir/layout/tile_layout.h"
 #include "ir/walk.h"
 #include "passes/fetch_candidates_impl.h"
-#include "passes/gpu_target.h"
+#include "passes/fetch_choice_impl.h"
 #include "passes/passes.h"
-#include "passes/resources.h"
 
 namespace kiln {
 namespace {
@@ -409,79 +408,16 @@ void note(Kernel& kernel, const FetchCandidates& candidates) {
   }
 }
 
-// Slots take shared memory, and blocks that find none are warps that hide no latency. Warps beyond
-// four for each scheduler are not missed. Else as many slots as leave all blocks; if even two do
-// not, as many as leave the most blocks, if that is two warps for each scheduler: the fetch hides
-// what they would. A lone block of fewer waits at each of its barriers with nothing else to run,
-// which costs more than the fetch gains.
-constexpr int64_t kPlentyOfWarps = 16;
-constexpr int64_t kEnoughWarps = 8;
-
-// A number of slots a tile, and what it makes of the kernel and its launch.
-struct Attempt {
-  int64_t slots = 0;
-  Kernel kernel;
-  Resources resources;
-
-  int64_t warps() const { return std::min(resources.resident_warps(), kPlentyOfWarps); }
-};
-
-// The best of attempts with fewer and fewer slots; null if none is worth it.
-Attempt* best_of(std::vector<Attempt>& attempts, const Resources& without) {
-  Attempt* best = nullptr;
-  for (Attempt& attempt : attempts)
-    if (!best || attempt.warps() > best->warps()) best = &attempt;
-  if (!best) return nullptr;
-  const int64_t all = std::min(without.resident_warps(), kPlentyOfWarps);
-  return best->warps() >= std::min(all, kEnoughWarps) ? best : nullptr;
-}
-
-std::string rounds_ahead(int64_t slots) {
-  return fmt::format("fetches {} round{} ahead, into {} slots", slots - 1, slots == 2 ? "" : "s",
-                     slots);
-}
-
 void fetch_ahead(Kernel& kernel, OpId launch, const Pipelined& found) {
-  const FetchCandidates candidates(kernel, launch, found.loop);
-  note(kernel, candidates);
-  const auto say = [&](const std::string& reason) {
-    kernel.op(found.loop).attrs.set("reason", reason);
-  };
-  if (candidates.fetches().empty()) return say("not fetched ahead: no copy can be fetched ahead");
-  const GpuTarget& target = gpu_target(kernel.target);
-  const int64_t wanted = kernel.op(found.loop).integer("stages");
-  const Resources without = predict_resources(kernel, launch);
-  std::vector<Attempt> attempts;  // those that fit
-  std::string less;               // why not more slots
-  const auto leaves_all = [&] {
-    return !attempts.empty() &&
-           attempts.back().warps() >= std::min(without.resident_warps(), kPlentyOfWarps);
-  };
-  for (int64_t slots = wanted; slots >= 2 && !leaves_all(); --slots) {
-    Attempt attempt{slots, kernel, {}};
-    Rewriting(attempt.kernel, found.around, found.loop, candidates, slots).run();
-    attempt.resources = predict_resources(attempt.kernel, launch);
-    if (attempt.resources.shared <= target.shared_per_block)
-      attempts.push_back(std::move(attempt));
-    else
-      less = fmt::format("{} slots a tile would need {} bytes of shared memory, {} has {}", slots,
-                         attempt.resources.shared, target.name, target.shared_per_block);
-  }
-  Attempt* best = best_of(attempts, without);
-  const std::string instead = "instead of " + without.text();
-  if (!best && !attempts.empty())
-    less = fmt::format("{} slots a tile would leave {}, {}", attempts.back().slots,
-                       attempts.back().resources.text(), instead);
-  if (!best) return say("not fetched ahead: " + less);
-  std::string reason = rounds_ahead(best->slots);
-  if (best->slots < wanted && best == &attempts.front())
-    reason += fmt::format(", as {} do not fit in shared memory", best->slots + 1);
-  else if (best->slots < wanted)
-    reason += fmt::format(", as {} would leave {}", best->slots + 1, (best - 1)->resources.text());
-  if (best->warps() < std::min(without.resident_warps(), kPlentyOfWarps))
-    reason += fmt::format("; leaves {}, {}", best->resources.text(), instead);
-  kernel = std::move(best->kernel);
-  say(reason);
+  const FetchChoice choice(
+      kernel, launch, found.loop, [&](const FetchCandidates& candidates, int64_t slots) {
+        Kernel attempt = kernel;
+        note(attempt, candidates);
+        if (slots >= 2) Rewriting(attempt, found.around, found.loop, candidates, slots).run();
+        return attempt;
+      });
+  kernel = choice.kernel();
+  kernel.op(found.loop).attrs.set("reason", choice.reason());
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
 // How many registers a thread of a launch takes. Counted are the fragments that are alive together,
 // as a compiler's allocator finds them but by whole tiles, with what a step of a gemm has loaded.
-// The rest is fitted to what ptxas 13.0 made of attention, gemms, softmax and copies for sm_80 to
-// sm_120, each asked for one block a multiprocessor, two, three … until it spilled
-// (tests/passes/resources_test.cpp):
+// The rest is fitted to what ptxas 13.0 made of attention, gemms, softmax, copies and sorts for
+// sm_80 to sm_120, each asked for one block a multiprocessor, two, three … until it spilled
+// (tests/kernels/resources_test.cpp compares):
 //
-//   needed  32 beside the tiles, for indices, bases and what is under way, and two for each 16
-//   bytes
-//           that a thread copies in a round to a shared tile: the row's address is kept. Tiles of
-//           one shape whose tensors have the same extents share these. Never less than 84 with a
-//           gemm, than 80 without.
-//   wanted  85 beside the tiles: what ptxas takes of a larger budget, to load operands early.
+// Needed are 32 beside the tiles, for indices, bases and what is under way; two for each 16 bytes
+// that a thread copies in a round to a shared tile, as the row's address is kept (tiles of one
+// shape whose tensors have the same extents share these); three for each load from memory in a
+// parallel, of all its points in a thread, but at most 96. Never less than 84 with a gemm, than 80
+// without.
+//
+// Wanted are 85 beside the tiles: what ptxas takes of a larger budget, to load operands early.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -28,6 +29,7 @@ constexpr int64_t kBesideTiles = 32;
 constexpr int64_t kOfChunk = 2;
 constexpr int64_t kLeast = 80, kLeastOfGemms = 84;
 constexpr int64_t kWantedBesideTiles = 85;
+constexpr int64_t kOfLoad = 3, kMostOfLoads = 96;
 constexpr int64_t kFewWords = 8;  // of b: two loads of matrices
 
 int64_t shares(int64_t elements, int64_t threads) {
@@ -184,8 +186,22 @@ class Estimate {
       if (in_shared(0)) rows = shape.m / grid.m / 4;
       if (in_shared(1)) columns = shape.n / grid.n / 4;
     }
-    fewest_ = std::max(fewest_, tiles + rows + std::min(columns, kFewWords));
+    fewest_ = std::max(fewest_, tiles + rows + std::min(columns, kFewWords) + loading(op));
     most_ = std::max(most_, tiles + rows + columns);
+  }
+
+  // A parallel has loads from memory of all its points under way.
+  int64_t loading(const Op& op) const {
+    if (op.code != OpCode::Parallel) return 0;
+    int64_t loads = 0;
+    walk(kernel_, op.regions[0], [&](OpId id) {
+      const Op& load = kernel_.op(id);
+      loads += load.code == OpCode::Load && kernel_.type(load.operands[0]).space != Space::Fragment;
+    });
+    const auto layout = layout_of(op);
+    const int64_t points =
+        layout ? layout->registers() : shares(count(op.ints("extents")), kLanes * warps_);
+    return std::min(kOfLoad * loads * points, kMostOfLoads);
   }
 
   // What the op surely writes all of, although it is not seen in its row of the table.

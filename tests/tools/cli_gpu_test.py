@@ -50,6 +50,26 @@ REVERSE = """.version 7.0
 }
 """
 
+# A block reads a shared tile along its columns.
+COLUMN = """kernel @column {
+  %n = dim {name = "n"} : i32
+  %one = const {value = 1} : i32
+  %rows = add %n, %one : i32
+  %x = tensor {name = "x"} : tensor f32[32, 32]
+  %y = tensor {name = "y", role = output} : tensor f32[32, 32]
+  launch %one do |%b: i32| {
+    %s = alloc : shared f32[32, 32]
+    %zero = const {value = 0} : i32
+    %in = slice %x, %zero, %zero : view global f32[32, 32]
+    copy %in, %s
+    parallel {extents = [32, 32]} do |%i: i32, %j: i32| {
+      %a = load %s, %j, %i : f32
+      store %a, %y, %i, %j
+    }
+  }
+}
+"""
+
 
 class Gpu(KilnTest):
     """What is seen of the GPU tier without a GPU, and of a driver that only seems to have one."""
@@ -107,15 +127,56 @@ class Gpu(KilnTest):
     def test_explain(self):
         text = self.kiln("explain", "block_sparse_attention", "--set", "dim=64", "--arch", "sm_80")
         for words in ("kernel block_sparse_attention for sm_80", "mma.sync m16n8k16: f16",
-                      "cp.async: rows of 128 bytes", "shared memory  24 KiB of the 163 KiB",
+                      "cp.async: rows of 128 bytes", "shared memory  41 KiB of the 163 KiB",
                       "occupancy ", "registers ", "FLOP a byte", "roofline ", "wait for copies"):
             self.assertIn(words, text)
         self.assertRegex(text, r"gemm shared f16\[64, 64\].* \S*kernel.cpp:\d+\n")
+        self.assertIn("4 warps, 128 threads: as the gemm 64x64x64 divides (full_row)", text)
         self.assertIn("fma: f32 keeps its precision",
                       self.kiln("explain", "matmul", "--set", "dtype=f32"))
         with open(self.path("k.tile"), "w") as file:
             file.write(self.kiln("dump", "row_softmax"))
         self.assertIn("kernel row_softmax for sm_90", self.kiln("explain", self.path("k.tile")))
+
+    def test_explain_pipeline(self):
+        matmul = ["explain", "matmul", "--set", "tile_m=64", "--set", "tile_n=64", "--set", "tile_k=64"]
+        text = self.kiln(*matmul, "--set", "stages=3", "--arch", "sm_80,sm_86")
+        # Each architecture asked for, in turn; what is under way in each part of a round.
+        self.assertLess(text.index("for sm_80"), text.index("for sm_86"))
+        self.assertRegex(text, r"\n  pipeline +\S*kernel.cpp:\d+: fetches 2 rounds ahead, into 3 slots")
+        self.assertIn("a: 3 slots of f16[64, 64], 8192 bytes each", text)
+        rows = [r"before +fetch a\(0\), a\(1\), b\(0\), b\(1\) +32 KiB",
+                r"round i +wait for a\(i\), b\(i\) +16 KiB", r" +fetch a\(i\+2\), b\(i\+2\) +32 KiB",
+                r" +gemm a\(i\), b\(i\) -> f32\[64, 64\] +32 KiB", r" +free a\(i\), b\(i\) +32 KiB"]
+        self.assertRegex(text, "\n +" + "\n +".join(row.strip() for row in rows))
+        self.assertRegex(text, r"occupancy +[1-9] blocks a multiprocessor, .*; limited by (registers|shared memory)\n")
+        # Not ahead: begun as early as possible in the round.
+        text = self.kiln(*matmul, "--set", "stages=3", "--arch", "sm_80", "--without", "make-async")
+        self.assertRegex(text, r"round i +fetch a\(i\), b\(i\) +16 KiB\n +wait for a\(i\), b\(i\) +0 B\n +gemm")
+        text = self.kiln("explain", "block_sparse_attention", "--set", "block_m=128", "--set", "block_n=128",
+                         "--arch", "sm_120")
+        self.assertRegex(text, r"pipeline .*: not fetched ahead: 2 slots a tile would need \d+ bytes of shared "
+                               r"memory, sm_120 has 101376\n")
+
+        self.assertRegex(self.kiln("explain", "row_softmax", "--arch", "sm_90"),
+                         r"round i +copy x -> f32\[16, 128\], .*\n +elements: 2 loops, 2 reductions, \d+ exponentials")
+
+    def test_explain_conflicts(self):
+        text = self.kiln("explain", "matmul", "--set", "tile_m=64", "--set", "tile_n=64", "--arch", "sm_80",
+                         "--conflicts")
+        self.assertRegex(text, r"\n  in the emulator, with k 512, m 512, n 512\n")
+        self.assertRegex(text, r"\n( +[0-9]+){4} +16  \S*matmul/kernel.cpp:\d+\n")
+        self.assertRegex(text, r"\n    \d+ bank conflicts? in all\n")
+        # Eight lanes read one bank's column: what the counters are for.
+        with open(self.path("k.tile"), "w") as file:
+            file.write(COLUMN)
+        text = self.kiln("explain", self.path("k.tile"), "--arch", "sm_80", "--conflicts")
+        self.assertRegex(text, r"\n    [1-9]\d* bank conflicts in all\n")
+        with open(self.path("k.tile"), "w") as file:
+            file.write(COLUMN.replace('tensor {name = "x"} : tensor f32[32, 32]',
+                                      'tensor %rows {name = "x"} : tensor f32[?, 32]'))
+        self.expect_error("--conflicts: x has an extent that is computed, ", "explain", self.path("k.tile"),
+                          "--arch", "sm_80", "--conflicts")
 
     def test_emulator(self):
         run = ["run", "block_sparse_attention", "--heads", "2", "--seq", "70", "--dim", "32", "--block",

@@ -13,18 +13,22 @@
 #include "ir/layout/tile_layout.h"
 #include "ir/walk.h"
 #include "passes/gpu_target.h"
+#include "passes/launch_warps.h"
+#include "passes/resources.h"
 #include "passes/work_estimate.h"
 #include "runtime/signature.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/common.h"
+#include "tools/kiln/explain_parts.h"
 #include "tools/kiln/gpu_code.h"
 
 namespace kiln::cli {
 namespace {
 
 struct ExplainOptions {
-  std::string target, arch;
-  std::vector<std::string> set;
+  std::string target;
+  std::vector<std::string> archs, set;
+  bool conflicts = false;
 };
 
 // The rates of a board of each architecture, dense and without sparsity, from NVIDIA's datasheets.
@@ -53,7 +57,7 @@ std::string quantity(double value, std::string_view unit, double step = 1000) {
 }
 
 std::string bytes(double value) {
-  return quantity(value, "B", 1024);
+  return byte_text(value);
 }
 
 // One launch: the block, what its ops became in program order, and what bounds its hottest loop.
@@ -65,23 +69,17 @@ class Explanation {
     });
   }
 
-  void launch(const Op& op, const GpuLaunch& made, const Resources* resources) {
+  void launch(const Op& op, const GpuLaunch& made, const Assembled* assembled,
+              const std::string& why_warps) {
     std::vector<std::string> grid;
     for (Value extent : op.operands) grid.push_back(expression(kernel_, extent));
     fmt::print("\nlaunch {}\n", made.entry);
     fact("grid", fmt::format("{} blocks", fmt::join(grid, " x ")));
-    fact("block", fmt::format("{} warps, {} threads", made.threads / 32, made.threads));
+    fact("block", fmt::format("{} warps, {} threads{}", made.threads / 32, made.threads,
+                              why_warps.empty() ? "" : ": " + why_warps));
     fact("shared memory", fmt::format("{} of the {} that a block may have",
                                       bytes(made.shared_bytes), bytes(target_.shared_per_block)));
-    if (!resources)
-      fact("registers", "unknown: neither a ptxas nor such a GPU is here");
-    else
-      fact("registers", fmt::format("{} a thread, {} ({})", resources->registers,
-                                    resources->local_bytes ? fmt::format("{} bytes of local memory",
-                                                                         resources->local_bytes)
-                                                           : "none spilled",
-                                    resources->from));
-    occupancy(made, resources);
+    registers(op, made, assembled);
     fmt::print("\n");
     ops(op.regions[0], 1);
     roofline(op.regions[0]);
@@ -92,27 +90,33 @@ class Explanation {
     fmt::print("  {:<14} {}\n", what, text);
   }
 
-  void occupancy(const GpuLaunch& made, const Resources* resources) const {
-    struct Limit {
-      const char* by;
-      int blocks;
-    };
-    std::vector<Limit> limits = {
-        {"threads", target_.threads_per_multiprocessor / made.threads},
-        {"the number of blocks", target_.blocks_per_multiprocessor},
-        {"shared memory", target_.shared_per_multiprocessor /
-                              (made.shared_bytes + target_.kSharedPerBlockReserved)}};
-    // Registers are given to warps in units of 256: 8 a thread.
-    if (resources && resources->registers > 0)
-      limits.push_back({"registers", target_.kRegistersPerMultiprocessor / made.threads /
-                                         ((resources->registers + 7) / 8 * 8)});
-    auto least = std::min_element(limits.begin(), limits.end(), [](const Limit& a, const Limit& b) {
-      return a.blocks < b.blocks;
-    });
+  // Of roles nothing is predicted: they say themselves what they take.
+  void registers(const Op& op, const GpuLaunch& made, const Assembled* assembled) const {
+    const bool has_roles = starts_roles(op);
+    const int64_t warps = made.threads / 32, shared = made.shared_bytes;
+    Resources predicted;
+    if (!has_roles)
+      predicted = block_resources(target_, estimate_registers(kernel_, op, warps), shared, warps);
+    std::string text = "unknown: neither a ptxas nor such a GPU is here";
+    if (assembled)
+      text = fmt::format("{} a thread, {} ({})", assembled->registers,
+                         assembled->local_bytes
+                             ? fmt::format("{} bytes of local memory", assembled->local_bytes)
+                             : "none spilled",
+                         assembled->from);
+    if (!has_roles) text += fmt::format("; {} expected", predicted.registers);
+    fact("registers", text);
+    if (!assembled && has_roles) return;
+    const Resources real =
+        assembled ? block_resources(target_, assembled->registers, shared, warps) : predicted;
     fact("occupancy", fmt::format("{}{} block{} a multiprocessor, {} of {} warps; limited by {}",
-                                  resources ? "" : "at most ", least->blocks,
-                                  least->blocks == 1 ? "" : "s", least->blocks * made.threads / 32,
-                                  target_.threads_per_multiprocessor / 32, least->by));
+                                  assembled ? "" : "about ", real.blocks,
+                                  real.blocks == 1 ? "" : "s", real.resident_warps(),
+                                  target_.threads_per_multiprocessor / 32, name(real.limit)));
+  }
+  bool starts_roles(const Op& launch) const {
+    const std::vector<OpId>& ops = kernel_.region(launch.regions[0]).ops;
+    return !ops.empty() && kernel_.op(ops.back()).code == OpCode::Roles;
   }
 
   void ops(RegionId region, int depth) {
@@ -325,26 +329,61 @@ class Explanation {
   std::map<uint32_t, OpId> allocs_;  // by the tile's value
 };
 
-void explain(const ExplainOptions& options) {
+// A kernel on its way through the passes.
+struct Stages {
+  Kernel unscheduled;  // no instruction chosen yet
+  Kernel scheduled;    // channels are channels still
+  Kernel lowered;
+};
+Stages stages_of(const Kernel& kernel, const std::string& arch) {
+  Stages stages{kernel, kernel, kernel};
+  bool scheduled = false, chosen = false;
+  stages.lowered =
+      lowered_for_gpu(kernel, arch, {.after_each = [&](const PassRun& run, const Kernel& now) {
+                        chosen |= run.name == "choose_instructions";
+                        scheduled |= run.name == "lower_channels";
+                        if (!chosen) stages.unscheduled = now;
+                        if (!scheduled) stages.scheduled = now;
+                      }});
+  if (!chosen) stages.unscheduled = stages.lowered;
+  if (!scheduled) stages.scheduled = stages.lowered;
+  return stages;
+}
+
+std::vector<OpId> launches_of(const Kernel& kernel) {
+  std::vector<OpId> launches;
+  for (OpId id : kernel.region(kernel.body).ops)
+    if (kernel.op(id).code == OpCode::Launch) launches.push_back(id);
+  return launches;
+}
+
+void explain(const ExplainOptions& options, const std::string& given) {
   const NamedTexts settings = named("--set", options.set);
-  const Kernel kernel = load_kernel(options.target, settings, arch_or_default(options.arch));
-  const std::string arch = arch_for(kernel, options.arch);
-  const Kernel lowered = lowered_for_gpu(kernel, arch);
+  const Kernel kernel = load_kernel(options.target, settings, arch_or_default(given));
+  const std::string arch = arch_for(kernel, given);
+  const Stages stages = stages_of(kernel, arch);
+  const Kernel& lowered = stages.lowered;
   const GpuCode code = compile_ptx(lowered);
-  const std::vector<Resources> resources = resources_of(kernel, code, arch);
+  const std::vector<Assembled> all = assembled(kernel, code, arch);
   fmt::print("kernel {} for {}{}\n", kernel.name, arch, kernel.fast_math ? ", fast math" : "");
   Explanation explanation(lowered, gpu_target(arch));
-  size_t launch = 0;
-  for (OpId id : lowered.region(lowered.body).ops) {
-    const Op& op = lowered.op(id);
-    if (op.code != OpCode::Launch) continue;
-    explanation.launch(op, code.launches.at(launch),
-                       launch < resources.size() ? &resources[launch] : nullptr);
-    ++launch;
+  const std::vector<OpId> launches = launches_of(lowered);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const bool late = first_late_op(kernel);
+    const Op& before = stages.unscheduled.op(launches_of(stages.unscheduled).at(i));
+    explanation.launch(lowered.op(launches[i]), code.launches.at(i),
+                       i < all.size() ? &all[i] : nullptr,
+                       late ? "" : launch_warps_reason(stages.unscheduled, before));
+    if (!late) print_pipelines(stages.scheduled, lowered, i);
   }
+  if (options.conflicts) print_conflicts(options.target, settings, kernel, arch);
 }
 
 }  // namespace
+
+std::string byte_text(double bytes) {
+  return quantity(bytes, "B", 1024);
+}
 
 void add_explain(CLI::App& app) {
   auto options = std::make_shared<ExplainOptions>();
@@ -354,13 +393,19 @@ void add_explain(CLI::App& app) {
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   command
-      ->add_option("--arch", options->arch,
-                   "the GPU architecture, as sm_80; this GPU's if not given, "
-                   "sm_90 without one")
-      ->type_name("SM");
+      ->add_option("--arch", options->archs,
+                   "GPU architectures, as sm_80,sm_90; this GPU's if not given, sm_90 without one")
+      ->type_name("SM[,SM]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_flag("--conflicts", options->conflicts,
+                    "run a block in the emulator: bank conflicts and sectors of each line");
   add_without_option(*command);
   command->footer("  kiln explain block_sparse_attention --set dim=64 --arch sm_80");
-  command->callback([options] { explain(*options); });
+  command->callback([options] {
+    if (options->archs.empty()) options->archs.push_back("");
+    for (const std::string& arch : options->archs) explain(*options, arch);
+  });
 }
 
 }  // namespace kiln::cli

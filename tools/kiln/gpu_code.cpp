@@ -28,9 +28,9 @@ int number_before(std::string_view text, std::string_view what, size_t from) {
   return number;
 }
 
-std::vector<Resources> by_ptxas(const ExternalPtxas& ptxas, const GpuCode& code,
+std::vector<Assembled> by_ptxas(const ExternalPtxas& ptxas, const GpuCode& code,
                                 const std::string& arch) {
-  std::vector<Resources> all;
+  std::vector<Assembled> all;
   const std::string log = assemble(ptxas, code.ptx, arch, code.launches.at(0).entry).log;
   for (const GpuLaunch& launch : code.launches) {
     const size_t at = log.find("'" + launch.entry + "'");
@@ -41,8 +41,8 @@ std::vector<Resources> by_ptxas(const ExternalPtxas& ptxas, const GpuCode& code,
   return all;
 }
 
-std::vector<Resources> by_driver(CudaDevice& device, const Kernel& kernel, const GpuCode& code) {
-  std::vector<Resources> all;
+std::vector<Assembled> by_driver(CudaDevice& device, const Kernel& kernel, const GpuCode& code) {
+  std::vector<Assembled> all;
   for (const cuda::Function& function : device.load(kernel, code)->functions())
     all.push_back({function.attributes().registers, function.attributes().local_bytes,
                    "driver CUDA " + cuda::version_text(cuda::api().driver_version)});
@@ -71,8 +71,8 @@ Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions
   return kernel;
 }
 
-std::vector<Resources> resources_of(const Kernel& kernel, const GpuCode& code,
-                                    const std::string& arch) {
+std::vector<Assembled> assembled(const Kernel& kernel, const GpuCode& code,
+                                 const std::string& arch) {
   if (code.launches.empty()) return {};
   if (const auto ptxas = find_ptxas()) return by_ptxas(*ptxas, code, arch);
   const auto gpu = usable_gpu();
