@@ -12,8 +12,8 @@ namespace kiln::nvptx {
 Values assembly(Builder& b, const std::string& text, const std::string& constraints,
                 std::span<llvm::Type* const> results, std::span<const Val> arguments);
 
-// The same f32 or i32 values, as they are from here on: nothing that uses the results moves before
-// this point, and nothing that the values depend on behind it.
+// The same values, f32, f64, i32 or i64, as they are from here on: nothing that uses the results
+// moves before this point, and nothing that the values depend on behind it.
 Values held_here(Builder& b, std::span<const Val> values);
 
 }  // namespace kiln::nvptx

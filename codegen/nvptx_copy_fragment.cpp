@@ -20,7 +20,7 @@ struct Vectors {
   Val usable = nullptr;  // else only elements can be accessed; null: surely
 };
 
-Vectors vectors_of(Emitter& e, const Place& place, const Layout& layout) {
+Vectors vectors_of(Emitter& e, const Place& place, const Layout& layout, bool own = false) {
   const std::vector<int> paired = paired_axes(sizes_of(place), layout.shape());
   Vectors best;
   for (const int axis : paired) {
@@ -28,7 +28,7 @@ Vectors vectors_of(Emitter& e, const Place& place, const Layout& layout) {
     const int64_t width = widest_vectors(place, layout, paired, axis);
     if (width > best.width) best = {axis, width, nullptr};
   }
-  best.usable = whole_vectors(e, place, paired, best.axis, best.width);
+  best.usable = whole_vectors(e, place, paired, best.axis, best.width, own);
   return best;
 }
 
@@ -189,7 +189,7 @@ bool stored_as_matrices(Emitter& e, const Values& registers, const Layout& layou
 
 void load_fragment(Emitter& e, const Place& from, Fragment& to, const Scalar& pad, bool waits) {
   constexpr int64_t kStraight = 32;  // elements whose addresses a thread has room for meanwhile
-  const Vectors vectors = vectors_of(e, from, *to.layout);
+  const Vectors vectors = vectors_of(e, from, *to.layout, waits);
   const auto load = [&](int axis, int64_t width) { return loaded(e, from, to, axis, width, pad); };
   to.registers = e.b.when(
       vectors.usable, [&] { return load(vectors.axis, vectors.width); },

@@ -21,14 +21,14 @@ Val unless_known(Val condition) {
   return known && known->isOne() ? nullptr : condition;
 }
 
-// Are a tensor's address and its strides multiples of so many bytes?
-Val is_aligned(Builder& b, const Place& place, int64_t bytes) {
+// Are a tensor's address and its strides multiples of so many elements?
+Val is_aligned(Builder& b, const Place& place, int64_t elements) {
+  const int64_t size = static_cast<int64_t>(size_of(place.dtype)), bytes = elements * size;
   if (!place.aligned || bytes == 16) return place.aligned;
   auto& ir = b.ir;
-  Val each = b.i64(static_cast<int64_t>(size_of(place.dtype)));
   Val mixed = ir.CreatePtrToInt(place.pointer, ir.getInt64Ty());
   for (size_t axis = 0; axis + 1 < place.axes.size(); ++axis)
-    mixed = ir.CreateOr(mixed, ir.CreateMul(place.axes[axis].stride, each));
+    mixed = ir.CreateOr(mixed, ir.CreateMul(place.axes[axis].stride, b.i64(size)));
   return ir.CreateICmpEQ(ir.CreateAnd(mixed, b.i64(bytes - 1)), b.i64(0));
 }
 
@@ -281,14 +281,14 @@ int64_t widest_vectors(const Place& place, const Layout& layout, std::span<const
 }
 
 Val whole_vectors(Emitter& emitter, const Place& place, std::span<const int> paired, int axis,
-                  int64_t vector) {
+                  int64_t vector, bool own) {
   if (vector == 1) return nullptr;
   Builder& b = emitter.b;
   const Axis& along = place.axes[static_cast<size_t>(std::find(paired.begin(), paired.end(), axis) -
                                                      paired.begin())];
   Val condition = nullptr;
   if (place.space == Space::Global)
-    condition = b.both(is_aligned(b, place, vector * static_cast<int64_t>(size_of(place.dtype))),
+    condition = b.both(own ? is_aligned(b, place, vector) : place.aligned,
                        unless_known(is_multiple(b, along.start, vector)));
   if (along.surely_inside()) return condition;
   condition = b.both(condition, unless_known(is_multiple(b, along.low, vector)));

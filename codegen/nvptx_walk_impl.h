@@ -84,8 +84,9 @@ class Side {
 // made and that memory holds together, at most 16 bytes. `paired` are paired_axes.
 int64_t widest_vectors(const Place& place, const Layout& layout, std::span<const int> paired,
                        int axis);
-// Are all vectors of a view aligned, and each inside or outside as a whole? Null: surely.
+// Are all vectors of a view aligned, and each inside or outside as a whole? Null: surely. `own`: a
+// tensor need be aligned for these vectors only, which takes a condition of their own.
 Val whole_vectors(Emitter& emitter, const Place& place, std::span<const int> paired, int axis,
-                  int64_t vector);
+                  int64_t vector, bool own = false);
 
 }  // namespace kiln::nvptx

@@ -159,7 +159,7 @@ TEST_CASE("staging: loaded early, stored late", "[nvptx]") {
     }
 }
 
-TEST_CASE("staging: no bank conflicts, whole sectors", "[nvptx]") {
+TEST_CASE("staging: no bank conflicts", "[nvptx]") {
   for (const Form& form : kForms) {
     if (form.step == 12) continue;  // its rows are not aligned
     INFO(form.name);
