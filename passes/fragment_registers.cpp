@@ -15,6 +15,9 @@ namespace {
 // What is beside fragments: addresses, operands of the instruction at work, scalars. Of attention
 // in several shapes ptxas takes 30 to 80 more than the fragments.
 constexpr int64_t kBeside = 56;
+// Two gemms side by side have their operands in registers at once. With less, attention of head
+// dimension 128 in tiles of 64 x 64 would be let in, of which some forms spill.
+constexpr int64_t kSecondGemm = 48;
 
 int64_t registers_of(const Kernel& kernel, Value tile) {
   const auto layout = tile_layout(kernel, tile);
@@ -82,7 +85,8 @@ class Lives {
 
 int64_t registers_of_round(const Kernel& kernel, OpId launch, OpId loop,
                            const std::vector<RoundStep>& steps, const std::vector<Value>& twice) {
-  return Lives(kernel, launch, loop, steps, twice).most() + kBeside;
+  const bool ahead = std::ranges::any_of(steps, &RoundStep::ahead);
+  return Lives(kernel, launch, loop, steps, twice).most() + kBeside + (ahead ? kSecondGemm : 0);
 }
 
 int64_t blocks_at_once(const Kernel& kernel, OpId launch, int64_t registers) {

@@ -34,6 +34,14 @@ const Case kCases[] = {
      {{"dim", "32"}, {"dtype", "bf16"}, {"form", "dense"}, {"written_out", "true"}},
      {{"batch", 1}, {"heads", 1}, {"heads_kv", 1}, {"seq", 130}, {"seq_kv", 130}},
      3e-2},
+    {"block_sparse_attention",
+     {{"dim", "32"}, {"schedule", "overlap"}, {"stages", "3"}, {"causal", "true"}},
+     {{"batch", 1}, {"heads", 1}, {"heads_kv", 1}, {"seq", 130}, {"seq_kv", 330}},
+     4e-3},
+    {"block_sparse_attention",
+     {{"dim", "16"}, {"schedule", "overlap"}, {"form", "dense"}, {"tile_n", "32"}},
+     {{"batch", 1}, {"heads", 1}, {"heads_kv", 1}, {"seq", 64}, {"seq_kv", 270}},
+     4e-3},
 };
 
 struct Problem {

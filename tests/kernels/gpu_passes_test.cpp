@@ -77,6 +77,17 @@ TEST_CASE("attention through the passes of a GPU") {
                          .form = MaskI8,
                          .lse = true,
                          .written_out = true});
+  for (BlockForm form : {MaskBool, Lists, Dense})
+    for (int64_t stages : {1, 2, 3})
+      expect_same_attention({.dtype = F16,
+                             .dim = 32,
+                             .dim_v = 16,
+                             .block_m = 32,
+                             .block_n = 16,
+                             .form = form,
+                             .causal = stages == 2,
+                             .stages = stages,
+                             .schedule = Schedule::Overlap});
 }
 
 TEST_CASE("products of matrices through the passes of a GPU") {

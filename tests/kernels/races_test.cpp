@@ -38,6 +38,15 @@ TEST_CASE("attention has no races", "[races]") {
     }
 }
 
+TEST_CASE("attention with scores computed ahead has no races", "[races]") {
+  for (int64_t stages : {1, 2}) {
+    const AttentionConfig config{
+        .form = BlockForm::Dense, .causal = true, .stages = stages, .schedule = Schedule::Overlap};
+    INFO("stages " << stages);
+    expect_no_races(block_sparse_attention_kernel(config), "sm_90");
+  }
+}
+
 TEST_CASE("no kernel of the library has races", "[races]") {
   for (const KernelEntry& entry : kernel_registry())
     for (const char* target : {"sm_80", "sm_90"}) {

@@ -199,7 +199,7 @@ TEST_CASE("gemms a round ahead only if no block has to go") {
   const std::string large =
       Program{.m = 128, .n1 = 128, .k1 = 64, .n2 = 256, .schedule = "auto"}.text();
   const std::string small =
-      Program{.m = 64, .n1 = 64, .k1 = 128, .n2 = 128, .schedule = "auto"}.text();
+      Program{.stages = 4, .m = 64, .n1 = 32, .k1 = 256, .n2 = 128, .schedule = "auto"}.text();
   const auto reason = [](const std::string& text) {
     const Kernel kernel = lowered(text);
     std::string found;
