@@ -42,6 +42,13 @@ struct Copied {
   std::vector<Value> extents;
 };
 
+// Ops of kernels that say themselves how they are scheduled.
+bool is_late(const Op& op) {
+  const bool of_channels = op.code >= OpCode::Channel && op.code <= OpCode::CopyAsync;
+  const bool late = op.code >= OpCode::Roles && op.code <= OpCode::NextTile && !of_channels;
+  return late || op.code == OpCode::SoftmaxStep || op.code == OpCode::ScaleRows;
+}
+
 // Tiles, by value.
 using Tiles = std::set<uint32_t>;
 
@@ -239,6 +246,10 @@ class Estimate {
 }  // namespace
 
 RegisterEstimate estimate_registers(const Kernel& kernel, const Op& launch, int64_t warps) {
+  bool late = false;
+  walk(kernel, launch.regions[0], [&](OpId id) { late |= is_late(kernel.op(id)); });
+  // Nothing is known of these, so ptxas is not to do with less than all.
+  if (late) return {GpuTarget::kMostRegisters, GpuTarget::kMostRegisters};
   return Estimate(kernel, launch, warps).registers();
 }
 

@@ -16,7 +16,7 @@ struct RegisterEstimate {
   int64_t wanted = 0;  // to load ahead, where they are free; never below `needed`
 };
 // Of a launch without roles, if it has `warps` warps. Tiles without a layout count as what
-// infer_layouts would most likely give them.
+// infer_layouts would most likely give them. All there are if the launch is of the late IR.
 RegisterEstimate estimate_registers(const Kernel& kernel, const Op& launch, int64_t warps);
 
 // How many blocks of `warps` warps find registers on a multiprocessor.
