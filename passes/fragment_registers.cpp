@@ -91,7 +91,7 @@ int64_t registers_of_round(const Kernel& kernel, OpId launch, OpId loop,
 
 int64_t blocks_at_once(const Kernel& kernel, OpId launch, int64_t registers) {
   const GpuTarget& gpu = gpu_target(kernel.target);
-  const int64_t threads = 32 * kernel.op(launch).integer("warps");
+  const int64_t threads = 32 * std::max<int64_t>(kernel.op(launch).integer("warps"), 1);
   const int64_t whole = (registers + 7) / 8 * 8;  // given out by eights
   const int64_t shared = shared_plan(kernel, launch).bytes + GpuTarget::kSharedPerBlockReserved;
   return std::min({GpuTarget::kRegistersPerMultiprocessor / (threads * whole),
