@@ -30,8 +30,9 @@ struct Body::Schedule {
     TileInfo q, s, top, old, p, acc;
   };
   std::vector<Fetched> fetched;
-  std::optional<Chain> chain;  // s = q·k; p from s and its largest elements; acc += p·v
-  TileInfo known, carried;     // variables: written before the loop only; in rounds
+  std::optional<Fetched> late;  // under way while the others are used, but not from round to round
+  std::optional<Chain> chain;   // s = q·k; p from s and its largest elements; acc += p·v
+  TileInfo known, carried;      // variables: written before the loop only; in rounds
 };
 
 void Body::schedule(int depth) {
@@ -53,6 +54,14 @@ void Body::schedule(int depth) {
 void Body::choose_fetched(Schedule& it) {
   it.fetched.clear();
   it.chain.reset();
+  it.late.reset();
+  if (random_.chance(20) && choose_tile(it, false)) {
+    it.late = it.fetched[0];
+    it.fetched.clear();
+    fill(it.late->tile.value, it.late->tile.dtype);
+    scope_.tiles.push_back(it.late->tile);
+    scope_.tiles.push_back(it.late->sum);
+  }
   const bool chain = random_.chance(35);
   const int tiles = chain ? 2 : static_cast<int>(random_.between(1, 3));
   for (int i = 0; i < tiles; ++i)
@@ -137,7 +146,7 @@ void Body::schedule_loop(const Schedule& it, int depth, int most_rounds) {
   OpId op;
   bool far = false;
   if (random_.chance(30)) {
-    op = selected_op(true, random_.chance(20));
+    op = selected_op(true, random_.chance(30));
   } else if (random_.chance(6)) {
     op = far_loop();
     far = true;
@@ -182,6 +191,7 @@ void Body::schedule_round(const Schedule& it, Value index, int depth) {
     if (random_.chance(3)) fill(each.tile.value, each.tile.dtype);
   if (random_.chance(12)) statement(0);
   if (random_.chance(40)) count_on(it, index);
+  if (it.late) fetch_whole(it, *it.late, index);
   size_t at = 0;
   while (at < it.fetched.size()) {
     const size_t left = it.fetched.size() - at;
@@ -191,6 +201,7 @@ void Body::schedule_round(const Schedule& it, Value index, int depth) {
     fetch_group(it, at, group, index, guards);
     at += group;
   }
+  if (it.late) add_fetched(*it.late);
   if (random_.chance(30)) count_on(it, index);
   if (depth <= 0 || !random_.chance(15)) return;
   Schedule inner = it;
@@ -208,12 +219,12 @@ void Body::count_on(const Schedule& it, Value index) {
 // Was the first of the group filled in every round?
 bool Body::fetch_group(const Schedule& it, size_t first, size_t count, Value index, int guards) {
   if (guards > 0) return fetch_guarded(it, first, count, index, guards);
-  if (random_.chance(6)) {  // in a loop inside
+  if (random_.chance(9)) {  // in a loop inside
     RegionId region = builder_.add_region(for_op("serial", 0));
     Inner inner(scope_);
     scope_.scalars.push_back(builder_.kernel().add_argument(region, Type::scalar(I32)));
     Builder::Scope scope(builder_, region);
-    fetch_and_use(it, first, count, scope_.scalars.back());
+    fetch_and_use(it, first, count, random_.chance(50) ? index : scope_.scalars.back());
     return false;
   }
   fetch_and_use(it, first, count, index);
@@ -223,13 +234,18 @@ bool Body::fetch_group(const Schedule& it, size_t first, size_t count, Value ind
 bool Body::fetch_guarded(const Schedule& it, size_t first, size_t count, Value index, int guards) {
   Value condition = guard_of_round(it, index);
   OpId op = builder_.emit(OpCode::If, {condition});
+  const bool otherwise = random_.chance(12);
+  if (otherwise) {
+    Builder::Scope scope(builder_, builder_.add_region(op));
+    count_on(it, index);
+  }
   bool filled = false;
   {
     Builder::Scope scope(builder_, builder_.add_region(op));
     Inner inner(scope_);
     filled = fetch_group(it, first, count, index, guards - 1);
   }
-  if (random_.chance(70)) return false;
+  if (otherwise || random_.chance(70)) return false;
   const Fetched& one = it.fetched[first];
   {
     Builder::Scope scope(builder_, builder_.add_region(op));
@@ -307,7 +323,7 @@ Value Body::row_of_round(const Schedule& it, Value index, int64_t rows) {
 }
 
 Value Body::guard_of_round(const Schedule& it, Value index) {
-  switch (random_.weighted({22, 18, 12, 10, 10, 10, 18})) {
+  switch (random_.weighted({20, 18, 12, 8, 8, 10, 36})) {
     case 0: {
       Value place = builder_.binary(OpCode::FloorMod, index, i32(kMaxTrips));
       Value set = builder_.load(scope_.mask.value, {scope_.scalars[0], place});

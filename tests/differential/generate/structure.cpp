@@ -146,8 +146,8 @@ Value Body::selected_row(bool is_list) {
 
 // Longer than what is listed at once, and little of it selected.
 Value Body::wide_row(bool is_list) {
-  const int64_t width = is_list ? random_.pick({257, 300}) : random_.pick({513, 700});
-  const int64_t apart = random_.pick({61, 97, 130}), different = random_.pick({2, 3, 7});
+  const int64_t width = is_list ? random_.pick({300, 400}) : random_.pick({600, 900});
+  const int64_t apart = random_.pick({61, 83, 97}), different = random_.pick({2, 3, 7});
   const DType dtype = is_list ? I32 : scope_.mask.dtype;
   TileInfo tile = make_tile(Space::Shared, dtype, {1, width});
   Value first = views_.traced(0, 60);
