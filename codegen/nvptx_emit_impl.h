@@ -225,7 +225,7 @@ class Emitter {
   Ranges ranges_;
   Agent agent_;
   Val lane_ = nullptr, warp_ = nullptr;
-  bool busy_ = false;  // in a loop full of fragments
+  bool busy_ = false;     // in a loop full of fragments
   Val shared_ = nullptr;  // the block's shared memory
   Point* point_ = nullptr;
   std::unique_ptr<llvm::DIBuilder> debug_;
