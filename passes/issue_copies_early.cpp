@@ -1,7 +1,7 @@
-// A cp_async copy, with the slices and indices that it alone or others above need, goes up in its
-// region until it meets an op that it depends on, a loop, or another cp_async copy: those are
-// issued in the order in which they are used. Only past work does it go: else the text would change
-// for nothing.
+// A cp_async copy, with the slices, indices and loads that it alone or others above need, goes up
+// in its region until it meets an op that one of them depends on, a loop, or another cp_async copy:
+// those are issued in the order in which they are used, what is fetched for later rounds last. Only
+// past work does it go: else the text would change for nothing.
 #include <algorithm>
 
 #include "ir/walk.h"
@@ -33,13 +33,19 @@ class Raiser {
 
  private:
   void raise(size_t at) {
-    const Op& copy = kernel_.op(ops_[at]);
     std::vector<OpId> moving = {ops_[at]}, passed;  // last first
     size_t moved = 0, left_behind = 0;              // of them, at the highest place so far
     for (size_t above = at; above-- > 0;) {
       const Op& op = kernel_.op(ops_[above]);
+      if (closes_fetch(above) && may_go_before(moving, kernel_.op(ops_[above - 1]))) {
+        passed.insert(passed.end(), {ops_[above], ops_[above - 1]});
+        moved = moving.size(), left_behind = passed.size();
+        --above;
+        continue;
+      }
       const bool needed = is_needed(op, moving);
-      if (needed ? !info(op.code).pure : !may_pass(copy, op)) break;
+      const bool may_move = info(op.code).pure || op.code == OpCode::Load;
+      if (needed ? !may_move : !may_pass(moving, op)) break;
       (needed ? moving : passed).push_back(ops_[above]);
       if (info(op.code).pure || op.code == OpCode::Alloc) continue;
       moved = moving.size(), left_behind = passed.size();
@@ -59,7 +65,28 @@ class Raiser {
            });
   }
 
-  bool may_pass(const Op& copy, const Op& op) const {
+  // The commit of what is fetched for later rounds, in a branch right above it. A copy for this
+  // round goes first, so that nobody who waits for it waits for those.
+  bool closes_fetch(size_t at) const {
+    if (at == 0 || kernel_.op(ops_[at]).code != OpCode::CommitCopies) return false;
+    const Op& branch = kernel_.op(ops_[at - 1]);
+    bool fetches = branch.code == OpCode::If;
+    for (RegionId region : branch.regions)
+      walk(kernel_, region, [&](OpId id) {
+        const Op& op = kernel_.op(id);
+        fetches &= !is_free(op) && op.code != OpCode::CommitCopies && op.code != OpCode::Barrier &&
+                   op.code != OpCode::WaitCopies;
+      });
+    return fetches;
+  }
+
+  bool may_go_before(const std::vector<OpId>& moving, const Op& op) const {
+    return std::none_of(moving.begin(), moving.end(), [&](OpId id) {
+      return dependence(kernel_, op, kernel_.op(id)).has_value();
+    });
+  }
+
+  bool may_pass(const std::vector<OpId>& moving, const Op& op) const {
     switch (op.code) {
       case OpCode::For:
       case OpCode::Selected:
@@ -77,7 +104,7 @@ class Raiser {
         free &= inner.code != OpCode::For && inner.code != OpCode::Selected &&
                 inner.code != OpCode::Loop && !is_async_copy(inner);
       });
-    return free && !dependence(kernel_, op, copy);
+    return free && may_go_before(moving, op);
   }
 
   Kernel& kernel_;

@@ -86,6 +86,8 @@ AttentionConfig validated(AttentionConfig config, std::string_view target) {
   // Threads go with the tile that they were chosen for.
   if (!config.tile_m && !config.tile_n && !config.threads) config.threads = tile.threads;
   if (config.stages == AttentionConfig::kChosen) config.stages = tile.stages;
+  // Scores a tile ahead: on an H200 between 7 % slower (dense, 64 x 64) and 5 % faster (sparse).
+  if (config.schedule == Schedule::Auto) config.schedule = Schedule::Serial;
   if (!config.tile_m) config.tile_m = tile.m;
   if (!config.tile_n) config.tile_n = tile.n;
   require_tile("tile_m", config.tile_m, "block_m", config.block_m);

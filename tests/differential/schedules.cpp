@@ -15,7 +15,6 @@ namespace {
 
 // Why copies are not fetched ahead, as make_async begins to say it.
 constexpr const char* kDeclined[] = {
-    "only cp.async is",
     "it fills a part of a tile",
     "its tile is looked at in another form",
     "its tile is used outside of the loop",

@@ -70,9 +70,9 @@ class Counters(unittest.TestCase):
     def test_equal_counters_agree(self):
         status, out = self.compare()
         self.assertEqual(status, 0, out)
-        self.assertRegex(out, r"\nattention_d128_mask: 12 counters compared, all within 2 %\n")
+        self.assertRegex(out, r"\nattention_d128_mask: 14 counters compared, all within 2 %\n")
         self.assertRegex(out, r"\ntensor-core operations +[1-9]\d* +[1-9]\d* +1.000 +12345  smsp__inst")
-        self.assertRegex(out, r"\nconflicts, st.shared +([1-9]\d*) +\1 +1.000")
+        self.assertRegex(out, r"\nwavefronts, st.shared +([1-9]\d*) +\1 +1.000")
         self.assertIn("this ncu lacks: ", out)
 
     def test_a_difference_is_told(self):

@@ -142,13 +142,21 @@ class Bench {
   // Candidates in turn, round after round: a wandering clock meets them all.
   void measure(const std::string& what, const std::vector<Candidate>& candidates) {
     std::vector<std::vector<double>> times(candidates.size());
-    for (int64_t round = 0; round < options_.rounds; ++round)
-      for (size_t i = 0; i < candidates.size(); ++i) times[i].push_back(time(candidates[i]));
+    // In the emulator once: its counters are the same every time.
+    const int64_t rounds = options_.emulator.given() ? 1 : options_.rounds;
+    try {
+      for (int64_t round = 0; round < rounds; ++round)
+        for (size_t i = 0; i < candidates.size(); ++i) times[i].push_back(time(candidates[i]));
+    } catch (const Error& error) {
+      fmt::print("{:<64} {}\n", what, error.what());
+      return;
+    }
     for (size_t i = 0; i < candidates.size(); ++i) {
       const double ms = median(times[i]);
       const Work& work = candidates[i].work;
-      fmt::print("{:<64} {:>10.4f} {:>9.2f} {:>9.1f}  {}\n", what, ms, work.flops / ms / 1e9,
-                 work.bytes / ms / 1e6, candidates[i].name);
+      const std::string& name = candidates[i].name;
+      fmt::print("{:<64} {:>10.4f} {:>9.2f} {:>9.1f}{}{}\n", what, ms, work.flops / ms / 1e9,
+                 work.bytes / ms / 1e6, name.empty() ? "" : "  ", name);
     }
     std::fflush(stdout);
   }

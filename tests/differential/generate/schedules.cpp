@@ -365,7 +365,9 @@ void Body::use_fetched(const Schedule& it, const Fetched& fetched) {
       if (!scope_.atomics.empty()) atomics_in_tensor();
       return;
     }
-    case 5: elementwise({reshaped(tile, tile.dtype)}); return add_fetched(fetched);
+    case 5:  // bools have no bits to share
+      elementwise({tile.dtype == Bool ? tile : reshaped(tile, tile.dtype)});
+      return add_fetched(fetched);
     default:
       builder_.store(builder_.cast(builder_.load(tile.value, {i32(0), i32(0)}), I32),
                      it.carried.value);
