@@ -109,7 +109,7 @@ class Flattening {
     Value end = build.binary(OpCode::Mul, count, constant(nest.most));
     Attrs attrs = outer.attrs;
     attrs.set("stages", std::max(outer.integer("stages"), inner.integer("stages")));
-    if (!inner.word("schedule").empty()) attrs.set("schedule", inner.word("schedule"));
+    if (inner.word("schedule") != "auto") attrs.set("schedule", inner.word("schedule"));
     const OpId loop = build.emit(OpCode::For, {constant(0), end, constant(1)}, std::move(attrs));
     const RegionId body = build.add_region(loop);
     Value t = kernel_.add_argument(body, Type::scalar(I32));

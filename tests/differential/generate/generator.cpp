@@ -1,4 +1,5 @@
 #include "tests/differential/generator.h"
+#include "passes/pipeline.h"
 
 #include <fmt/format.h>
 
@@ -293,13 +294,10 @@ class Generator {
 
   // As the kernel's user may wish: any passes that are not needed.
   void leave_out_passes() {
-    static constexpr const char* kOptional[] = {
-        "common_subexpressions", "compact_selected",   "dead_code",  "exp_to_exp2", "fast_math",
-        "hoist_invariants",      "issue_copies_early", "make_async", "simplify"};
     const int percent = random_.pick({15, 15, 15, 60, 100});
-    for (const char* name : kOptional) {
-      if (!random_.chance(percent)) continue;
-      kernel_.without += (kernel_.without.empty() ? "" : " ") + std::string(name);
+    for (const Pass& pass : all_passes()) {
+      if (!pass.optional || !random_.chance(percent)) continue;
+      kernel_.without += (kernel_.without.empty() ? "" : " ") + std::string(pass.name);
     }
   }
 

@@ -182,6 +182,7 @@ OpId Body::far_loop() {
   Attrs attrs;
   attrs.set("kind", std::string("pipelined"));
   attrs.set("stages", random_.between(0, 5));
+  attrs.set("schedule", wished_schedule());
   Value by = random_.chance(30) ? views_.traced(step, step + 1) : i32(step);
   return builder_.emit(OpCode::For, {from, end, by}, std::move(attrs));
 }

@@ -72,19 +72,26 @@ void Body::region(OpId op, int depth) {
   }
 }
 
+std::string Body::wished_schedule() {
+  return random_.pick({"auto", "auto", "overlap", "serial"});
+}
+
 // At most `trips` rounds.
 OpId Body::for_op(const std::string& kind, int64_t stages, int64_t trips) {
   Attrs attrs;
   attrs.set("kind", kind);
-  if (kind == "pipelined") attrs.set("stages", stages);
-  const int64_t begin = random_.between(-3, 3), step = random_.between(1, 3);
+  const std::string schedule = wished_schedule();
+  if (kind == "pipelined") attrs.set("stages", stages), attrs.set("schedule", schedule);
+  // Rounds that overlap go by 1.
+  const int64_t begin = random_.between(-3, 3);
+  const int64_t step = schedule == "overlap" ? 1 : random_.between(1, 3);
   const int64_t last = begin + trips * step;
   Value from = i32(begin), end = views_.small(begin - 1, last);
   Value by = i32(step);
   if (kind != "unroll" && random_.chance(40)) {  // known only at run time
     if (random_.chance(50)) from = views_.traced(begin, begin + 2);
     end = views_.traced(begin - 1, last);
-    if (random_.chance(50)) by = views_.traced(step, step + 1);
+    if (step > 1 && random_.chance(50)) by = views_.traced(step, step + 1);
   }
   return builder_.emit(OpCode::For, {from, end, by}, std::move(attrs));
 }
@@ -180,6 +187,7 @@ OpId Body::selected_op(bool ordered, bool wide) {
   }
   Attrs attrs;
   attrs.set("stages", random_.between(0, 5));
+  attrs.set("schedule", wished_schedule());
   attrs.set("ordered", ordered);
   return builder_.emit(OpCode::Selected, operands, std::move(attrs));
 }
