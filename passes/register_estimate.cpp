@@ -1,20 +1,22 @@
 // How many registers a thread of a launch takes. Counted are the fragments that are alive together,
 // as a compiler's allocator finds them but by whole tiles, with what a step of a gemm has loaded.
-// The rest is fitted to what ptxas 13.0 made of attention, gemms, softmax, copies and sorts for
-// sm_80 to sm_120, each asked for one block a multiprocessor, two, three … until it spilled
+// The rest is fitted to what ptxas 13.0 made of attention, gemms, softmax and copies for sm_80 to
+// sm_120, each asked for one block a multiprocessor, two, three … until it spilled
 // (tests/kernels/resources_test.cpp compares):
 //
-// Needed are 32 beside the tiles, for indices, bases and what is under way; two for each 16 bytes
-// that a thread copies in a round to a shared tile, as the row's address is kept (tiles of one
-// shape whose tensors have the same extents share these); three for each load from memory in a
-// parallel, of all its points in a thread, but at most 96. Never less than 84 with a gemm, than 80
-// without.
+// Needed are 34 beside the tiles, for indices, bases and what is under way, with two gemms or more
+// 42: as many as the worst of them takes, since a block fewer costs little and a spill much. Two
+// for each 16 bytes that a thread copies in a round to a shared tile, as the row's address is kept
+// (tiles of one shape whose tensors have the same extents share these). Three for each load from
+// memory in a parallel, of all its points in a thread, and for each from a tensor in a copy to
+// registers, but at most 96. Never less than 84 with a gemm, than 80 without.
 //
-// Wanted are 85 beside the tiles: what ptxas takes of a larger budget, to load operands early.
+// Wanted are 66 beside the tiles: what ptxas takes of a larger budget, to load operands early.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
 
+#include "ir/layout/reshape.h"
 #include "ir/layout/tile_layout.h"
 #include "ir/walk.h"
 #include "passes/gemm_plan.h"
@@ -25,10 +27,10 @@ namespace {
 
 constexpr int64_t kLanes = 32;
 constexpr int64_t kChunk = 16;  // bytes that a thread copies at once
-constexpr int64_t kBesideTiles = 32;
+constexpr int64_t kBesideTiles = 34, kOfMoreGemms = 8;
 constexpr int64_t kOfChunk = 2;
 constexpr int64_t kLeast = 80, kLeastOfGemms = 84;
-constexpr int64_t kWantedBesideTiles = 85;
+constexpr int64_t kWantedBesideTiles = 66;
 constexpr int64_t kOfLoad = 3, kMostOfLoads = 96;
 constexpr int64_t kFewWords = 8;  // of b: two loads of matrices
 
@@ -67,6 +69,7 @@ class Estimate {
 
   RegisterEstimate registers() const {
     int64_t needed = fewest_ + kBesideTiles, chunks = 0;
+    if (gemms_.size() > 1) needed += kOfMoreGemms;
     for (const auto& [type, extents] : copied_)
       chunks += shares(count(type.shape) * static_cast<int64_t>(size_of(type.dtype)),
                        kChunk * kLanes * warps_);
@@ -197,9 +200,14 @@ class Estimate {
     most_ = std::max(most_, tiles + rows + columns);
   }
 
-  // A parallel has loads from memory of all its points under way.
+  // Loads from memory under way: of all a thread's points in a parallel, of a copy to registers.
   int64_t loading(const Op& op) const {
-    if (op.code != OpCode::Parallel) return 0;
+    int64_t loads = 0;
+    if (op.code == OpCode::Copy) loads = loads_of_copy(op);
+    if (op.code == OpCode::Parallel) loads = loads_of_parallel(op);
+    return std::min(kOfLoad * loads, kMostOfLoads);
+  }
+  int64_t loads_of_parallel(const Op& op) const {
     int64_t loads = 0;
     walk(kernel_, op.regions[0], [&](OpId id) {
       const Op& load = kernel_.op(id);
@@ -208,7 +216,19 @@ class Estimate {
     const auto layout = layout_of(op);
     const int64_t points =
         layout ? layout->registers() : shares(count(op.ints("extents")), kLanes * warps_);
-    return std::min(kOfLoad * loads * points, kMostOfLoads);
+    return loads * points;
+  }
+  // From a tensor: in shared memory one address serves many.
+  int64_t loads_of_copy(const Op& op) const {
+    const Type &from = kernel_.type(op.operands[0]), &to = kernel_.type(op.operands[1]);
+    if (from.space != Space::Global || to.space != Space::Fragment) return 0;
+    const int64_t whole = std::max<int64_t>(kChunk / static_cast<int64_t>(size_of(from.dtype)), 1);
+    const auto layout = tile_layout(kernel_, op.operands[1]);
+    if (!layout) return shares(count(to.shape), kLanes * warps_ * whole);
+    int64_t width = 1;
+    for (int axis = 0; axis < layout->rank(); ++axis)
+      width = std::max(width, std::min(vector_width(*layout, axis), whole));
+    return shares(layout->registers(), width);
   }
 
   // What the op surely writes all of, although it is not seen in its row of the table.
