@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kPasses =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
-    "{},{},instcombine<no-verify-fixpoint>,simplifycfg)";
+    "{},{},instcombine<no-verify-fixpoint>,simplifycfg{})";
 constexpr const char* kHoisting = "loop-mssa(loop-rotate,licm)";
 constexpr const char* kWithoutHoisting = "loop(loop-rotate)";
 constexpr const char* kMerging = "early-cse<memssa>";
@@ -42,6 +42,8 @@ constexpr const char* kMerging = "early-cse<memssa>";
 // the rolled loops that profit from the others are small, is compiled soon enough with all of them.
 constexpr unsigned kLarge = 3000;  // as emitted: a matmul has 2200, attention 3600 to 8100
 constexpr const char* kNumbering = "gvn<no-memdep;no-load-pre>";
+// After it, the guard of a loop may be left behind one of the first round to fetch, where it holds.
+constexpr const char* kImplied = ",constraint-elimination";
 constexpr std::string_view kRepeated[] = {"slsr", "nary-reassociate", "gvn", "early-cse",
                                           "load-store-vectorizer"};
 
@@ -121,8 +123,9 @@ void ModuleOwner::clean_up(llvm::TargetMachine& machine, bool hoist) {
   llvm::ModulePassManager passes;
   // Code that gives up hoisting for registers is better without the numbering, too.
   lean_ = machine.getTargetTriple().isNVPTX() && module_.getInstructionCount() > kLarge;
-  const std::string list = fmt::format(kPasses, hoist ? kHoisting : kWithoutHoisting,
-                                       lean_ && hoist ? kNumbering : kMerging);
+  const std::string list =
+      fmt::format(kPasses, hoist ? kHoisting : kWithoutHoisting,
+                  lean_ && hoist ? kNumbering : kMerging, lean_ ? kImplied : "");
   if (llvm::Error error = builder.parsePassPipeline(passes, list))
     throw InternalError("LLVM: " + llvm::toString(std::move(error)));
   passes.run(module_, modules);

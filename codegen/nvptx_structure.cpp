@@ -425,7 +425,10 @@ void Emitter::emit_if(const Op& op) {
   const Values before = registers_of(tiles);
   auto branch = [&](size_t which) {
     set_registers(tiles, before);
-    if (which < op.regions.size()) emit_branch(op.regions[which]);
+    if (which >= op.regions.size()) return registers_of(tiles);
+    Ranges::Known known = which == 0 ? ranges_.assume(op.operands[0]) : Ranges::Known{};
+    emit_branch(op.regions[which]);
+    if (which == 0) ranges_.restore(std::move(known));
     return registers_of(tiles);
   };
   set_registers(tiles,

@@ -51,6 +51,39 @@ Interval Ranges::of(Value value) {
   return interval;
 }
 
+Ranges::Known Ranges::assume(Value condition) {
+  Known before = known_;
+  narrow(condition);
+  return before;
+}
+
+void Ranges::narrow(Value condition) {
+  const OpId def = kernel_.def(condition);
+  if (!def) return;
+  const Op& op = kernel_.op(def);
+  if (op.code == OpCode::And)
+    for (Value part : op.operands) narrow(part);
+  if (op.code != OpCode::Compare) return;
+  const DType dtype = kernel_.type(op.operands[0]).dtype;
+  if (!is_int(dtype) || dtype == U64) return;
+  Value less = op.operands[0], more = op.operands[1];
+  const std::string& kind = op.word("kind");
+  if (kind == "gt" || kind == "ge") std::swap(less, more);
+  const bool equal = kind == "eq", strict = kind == "lt" || kind == "gt";
+  if (!equal && !strict && kind != "le" && kind != "ge") return;
+  const Interval a = of(less), b = of(more);
+  if (strict && (a.low == kInt64Max || b.high == kInt64Min)) return;
+  narrow(less, equal ? b.low : a.low, b.high - strict);
+  narrow(more, a.low + strict, equal ? a.high : b.high);
+}
+
+// What cannot be is left as it was: it does not run.
+void Ranges::narrow(Value value, int64_t low, int64_t high) {
+  const Interval now = of(value);
+  low = std::max(low, now.low), high = std::min(high, now.high);
+  if (low <= high) known_[value.id] = {low, high};
+}
+
 Interval Ranges::compute(Value value) {
   Interval all = all_of(kernel_.type(value).dtype);
   if (OpId def = kernel_.def(value)) return of_op(kernel_.op(def), all);

@@ -1,8 +1,9 @@
-// Bounds of integer scalars, from constants and loop bounds: which accesses need no check.
+// Bounds of integer scalars, from constants, loops and conditions: which accesses need no check.
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 
 #include "ir/kernel.h"
 
@@ -14,16 +15,24 @@ struct Interval {
 
 class Ranges {
  public:
+  using Known = std::unordered_map<uint32_t, Interval>;
+
   explicit Ranges(const Kernel& kernel);
   Interval of(Value value);  // of an integer or bool scalar
+  // As it is where a condition holds: what is asked from now on, until the map that this returns is
+  // given back.
+  Known assume(Value condition);
+  void restore(Known before) { known_ = std::move(before); }
 
  private:
+  void narrow(Value condition);
+  void narrow(Value value, int64_t low, int64_t high);
   Interval compute(Value value);
   Interval of_op(const Op& op, Interval all);
 
   const Kernel& kernel_;
   std::unordered_map<uint32_t, OpId> owner_;  // of a region's argument: the op of the region
-  std::unordered_map<uint32_t, Interval> known_;
+  Known known_;
 };
 
 }  // namespace kiln

@@ -6,7 +6,8 @@
 //
 // A barrier stands just before the op, or, if what it waits for was touched before a loop around
 // the op, before that loop. Loops first get the barriers that their own rounds need, as if nothing
-// had been touched before them: often these do for what comes from outside.
+// had been touched before them: often these do for what comes from outside. In the end each barrier
+// is tried without, and left out if nothing is missing then.
 #include <map>
 #include <set>
 #include <utility>
@@ -67,10 +68,31 @@ class Guards {
       rounds_alone_ = false;
       settle();
     } while (added_);
+    leave_out_superfluous();
     return guards_;
   }
 
  private:
+  // What the rounds of a loop around others seemed to need alone, a later barrier may do for. Those
+  // that run most often are tried first.
+  void leave_out_superfluous() {
+    std::map<size_t, std::vector<OpId>, std::greater<>> barriers;  // by how deep they are
+    for (const auto& [id, guard] : guards_) {
+      size_t depth = 0;
+      for (OpId around = id; around != launch_; ++depth)
+        around = around_.at(region_of_.at(around.id).id);
+      if (guard.barrier) barriers[depth].push_back(id);
+    }
+    for (const auto& [depth, ids] : barriers)
+      for (OpId id : ids) {
+        const std::map<OpId, Guard> before = guards_;
+        guards_.at(id).barrier = false;
+        heads_.clear();
+        settle();
+        if (added_) guards_ = before;
+      }
+  }
+
   // A place before an op; of two around the same op, the deeper comes later.
   struct Position {
     OpId op;

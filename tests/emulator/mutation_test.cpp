@@ -25,8 +25,8 @@ Dims dense(int64_t heads, int64_t seq, int64_t seq_kv) {
 }
 
 // Partial tiles, several blocks, several rounds of each loop and none; rows that are aligned, rows
-// with gaps that keep them so, and rows that are not. So each guard holds some lanes back and lets
-// others pass.
+// with gaps that keep them so, and rows that are not; selected blocks in both parts of long rows.
+// So each guard holds some lanes back and lets others pass.
 const std::vector<SubjectInfo>& subjects() {
   static const std::vector<SubjectInfo> all = {
       {"matmul",
@@ -34,22 +34,24 @@ const std::vector<SubjectInfo>& subjects() {
        "sm_80",
        {{{{"m", 100}, {"n", 72}, {"k", 200}}},
         {{{"m", 70}, {"n", 67}, {"k", 67}}, 3, 1},
-        {{{"m", 64}, {"n", 33}, {"k", 136}}, 8, 4}}},
+        {{{"m", 64}, {"n", 33}, {"k", 136}}, 8, 4},
+        {{{"m", 127}, {"n", 72}, {"k", 0}}}}},
       {"block_sparse_attention",
        {{"dim", "64"}, {"causal", "true"}, {"lse", "true"}},
        "sm_80",
        {{attention(2, 70, 200, 2, {"cols", 4})},
         {attention(1, 65, 130, 2, {"cols", 3}), 3, 1},
         {attention(1, 100, 70, 2, {"cols", 2}), 8, 0, 1},
+        {attention(1, 20, 190, 1, {"cols", 3}), 3, 1, 1},
         {attention(1, 20, 0, 1, {"cols", 0})},
-        {attention(1, 20, 33000, 1, {"cols", 516}), 0, 0, 0.01}}},  // the row in two parts
+        {attention(6, 20, 38400, 1, {"cols", 600}), 0, 0, 0.02}}},  // rows in two parts
       {"block_sparse_attention",
        {{"dtype", "bf16"}, {"form", "lists"}},
        "sm_80",
        {{attention(2, 70, 300, 2, {"entries", 5})},
         {attention(1, 65, 190, 2, {"entries", 3}), 3, 1, 0.95},
         {attention(1, 64, 130, 1, {"entries", 3}), 8, 0, 1},
-        {attention(1, 20, 19200, 1, {"entries", 300}), 0, 0, 0.02}}},
+        {attention(6, 20, 25600, 1, {"entries", 400}), 0, 0, 0.02}}},
       {"block_sparse_attention",
        {{"dim", "32"}, {"dtype", "bf16"}, {"form", "dense"}, {"written_out", "true"}},
        "sm_90",
@@ -59,7 +61,8 @@ const std::vector<SubjectInfo>& subjects() {
        "sm_90",
        {{{{"m", 70}, {"n", 72}, {"k", 136}}},
         {{{"m", 70}, {"n", 67}, {"k", 67}}, 3, 1},
-        {{{"m", 20}, {"n", 36}, {"k", 68}}, 8}}},
+        {{{"m", 20}, {"n", 36}, {"k", 68}}, 8},
+        {{{"m", 33}, {"n", 40}, {"k", 0}}}}},
       {"row_softmax",
        {},
        "sm_80",
