@@ -10,7 +10,7 @@ namespace kiln::testing {
 
 Kernel lowered(Kernel kernel, const std::string& target) {
   kernel.target = target;
-  run_passes(kernel, pipeline_for(Tier::Sm80), {.verify_each = true, .after_each = {}});
+  run_passes(kernel, passes_for(kernel, Tier::Sm80), {.verify_each = true, .after_each = {}});
   return kernel;
 }
 
