@@ -8,6 +8,7 @@
 // the op, before that loop. Loops first get the barriers that their own rounds need, as if nothing
 // had been touched before them: often these do for what comes from outside. In the end each barrier
 // is tried without, and left out if nothing is missing then.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -73,9 +74,15 @@ class Guards {
   }
 
  private:
+  // Of more in a launch, none is tried: each costs another look at all of it.
+  static constexpr std::ptrdiff_t kMostTried = 64;
+
   // What the rounds of a loop around others seemed to need alone, a later barrier may do for. Those
   // that run most often are tried first.
   void leave_out_superfluous() {
+    if (std::count_if(guards_.begin(), guards_.end(),
+                      [](const auto& each) { return each.second.barrier; }) > kMostTried)
+      return;
     std::map<size_t, std::vector<OpId>, std::greater<>> barriers;  // by how deep they are
     for (const auto& [id, guard] : guards_) {
       size_t depth = 0;

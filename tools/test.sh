@@ -53,7 +53,7 @@ build() {  # PRESET
 }
 
 run_ctest() {  # BUILD_DIR ARGS…
-  ctest --test-dir "$1" --output-on-failure --no-tests=error --timeout 900 -j "$jobs" "${@:2}"
+  ctest --test-dir "$1" --output-on-failure --no-tests=error --timeout 1800 -j "$jobs" "${@:2}"
 }
 
 # All targets at once, each from its seeds; what they find stays in build/asan/fuzz, a failing input
