@@ -279,7 +279,8 @@ void Body::fetch_and_use(const Schedule& it, size_t first, size_t count, Value i
 void Body::fetch_whole(const Schedule& it, const Fetched& fetched, Value index) {
   const Shape& shape = fetched.tile.shape;
   Attrs attrs;
-  if (random_.chance(4)) attrs.set("pad", static_cast<double>(random_.between(1, 2)));
+  if (random_.chance(4))
+    attrs.set("pad", static_cast<double>(random_.between(1, fetched.tile.dtype == Bool ? 1 : 2)));
   const size_t rank = fetched.from.shape.size();
   std::vector<Value> at;
   Shape sizes(rank - 2, 1);
