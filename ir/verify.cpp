@@ -66,9 +66,8 @@
 //    each.
 //  - A role names no tile from outside. Of 1 warp, it has no fragment but scalar variables, and
 //    only asynchronous copies and stores move tiles. Layouts have the role's warps.
-//  - channel: with roles directly in the launch's region, and one role pushes, another pops.
-//  Without
-//    roles in any region, of tiles without messages, and the block does both. 1 to 4096 slots, a
+//  - channel: with roles directly in the launch's region, and one role pushes, another pops;
+//    without roles in any region, of tiles alone, and the block does both. 1 to 4096 slots, a
 //    message of name:bool and name:i32; offset a multiple of 1024, control of 16. Rings, control,
 //    and tiles of different roles, where they have places, lie apart and in the launch's memory.
 //  - A push ends in the region where it began, before another of the channel begins, and before the

@@ -3,26 +3,14 @@
 #include <fmt/format.h>
 
 #include "ir/walk.h"
+#include "passes/loops.h"
 
 namespace kiln {
 namespace {
 
-bool is_loop(const Op& op) {
-  return op.code == OpCode::For || op.code == OpCode::Selected || op.code == OpCode::Loop;
-}
-
 bool from_global_to_shared(const Kernel& kernel, const Op& op) {
   return op.code == OpCode::Copy && kernel.type(op.operands[0]).space == Space::Global &&
          kernel.type(op.operands[1]).space == Space::Shared;
-}
-
-// Does the op, or one in its regions, satisfy `holds`?
-template <class Holds>
-bool any_op(const Kernel& kernel, const Op& op, Holds&& holds) {
-  bool found = holds(op);
-  for (RegionId region : op.regions)
-    walk(kernel, region, [&](OpId id) { found |= holds(kernel.op(id)); });
-  return found;
 }
 
 }  // namespace

@@ -14,16 +14,13 @@
 
 #include "ir/layout/reshape.h"
 #include "ir/layout/tile_layout.h"
+#include "passes/loops.h"
 #include "passes/memory_plan_impl.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
 
 namespace kiln {
 namespace {
-
-bool is_loop(const Op& op) {
-  return op.code == OpCode::For || op.code == OpCode::Selected || op.code == OpCode::Loop;
-}
 
 // What takes one slot after the other of a channel.
 enum class End { Push, Pop, Release };
@@ -232,20 +229,14 @@ class Rings {
              (each.code == OpCode::Copy && each.word("instruction") == "cp_async" &&
               each.word("group") == "own");
     };
-    bool found = closes(op);
-    for (RegionId region : op.regions)
-      walk(kernel_, region, [&](OpId id) { found |= closes(kernel_.op(id)); });
-    return found;
+    return any_op(kernel_, op, closes);
   }
   // Does the op, or one in its regions, do this to the channel?
   bool does(const Op& op, OpCode code, Value channel) const {
     const auto is_one = [&](const Op& each) {
       return each.code == code && each.operands[0] == channel;
     };
-    bool found = is_one(op);
-    for (RegionId region : op.regions)
-      walk(kernel_, region, [&](OpId id) { found |= is_one(kernel_.op(id)); });
-    return found;
+    return any_op(kernel_, op, is_one);
   }
 
   const Kernel& kernel_;

@@ -27,7 +27,9 @@
 #include "ir/walk.h"
 #include "passes/fetch_candidates_impl.h"
 #include "passes/fetch_choice_impl.h"
+#include "passes/loops.h"
 #include "passes/passes.h"
+#include "passes/reason.h"
 
 namespace kiln {
 namespace {
@@ -380,35 +382,12 @@ class Rewriting {
   Value bound_;     // the rounds below it have one to fetch for; none if these can be counted
 };
 
-// A loop, with the region that it stands in.
-struct Pipelined {
-  RegionId around;
-  OpId loop;
-};
-
-// Loops inside first: what they fetch does not concern those around.
-std::vector<Pipelined> pipelined_loops(const Kernel& kernel, OpId launch) {
-  std::vector<Pipelined> found;
-  walk_regions(kernel, kernel.op(launch).regions[0], [&](RegionId region) {
-    for (OpId id : kernel.region(region).ops) {
-      const Op& op = kernel.op(id);
-      if (op.code == OpCode::For && op.word("kind") == "pipelined" && op.integer("stages") >= 2)
-        found.push_back({region, id});
-    }
-  });
-  return found;
-}
-
 void note(Kernel& kernel, const FetchCandidates& candidates) {
-  for (const auto& [id, why] : candidates.declined()) {
-    Attrs& attrs = kernel.op(id).attrs;
-    const std::string& reason = kernel.op(id).word("reason");
-    attrs.set("reason",
-              fmt::format("{}{}not fetched ahead: {}", reason, reason.empty() ? "" : "; ", why));
-  }
+  for (const auto& [id, why] : candidates.declined())
+    add_reason(kernel.op(id), "not fetched ahead: " + why);
 }
 
-void fetch_ahead(Kernel& kernel, OpId launch, const Pipelined& found) {
+void fetch_ahead(Kernel& kernel, OpId launch, const PlacedLoop& found) {
   const FetchChoice choice(
       kernel, launch, found.loop, [&](const FetchCandidates& candidates, int64_t slots) {
         Kernel attempt = kernel;
@@ -425,7 +404,11 @@ void fetch_ahead(Kernel& kernel, OpId launch, const Pipelined& found) {
 void make_async(Kernel& kernel) {
   for (OpId id : std::vector<OpId>(kernel.region(kernel.body).ops)) {
     if (kernel.op(id).code != OpCode::Launch) continue;
-    for (const Pipelined& found : pipelined_loops(kernel, id)) fetch_ahead(kernel, id, found);
+    // Loops inside first: what they fetch does not concern those around.
+    const auto asks = [](const Op& op) {
+      return op.word("kind") == "pipelined" && op.integer("stages") >= 2;
+    };
+    for (const PlacedLoop& found : loops_of(kernel, id, asks)) fetch_ahead(kernel, id, found);
   }
 }
 

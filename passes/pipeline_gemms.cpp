@@ -26,7 +26,9 @@
 #include "ir/walk.h"
 #include "passes/fragment_registers.h"
 #include "passes/gpu_target.h"
+#include "passes/loops.h"
 #include "passes/passes.h"
+#include "passes/reason.h"
 #include "passes/round_cut_impl.h"
 
 namespace kiln {
@@ -305,31 +307,7 @@ std::string why_not_worth(const Kernel& kernel, OpId launch, OpId loop, const Ro
   return "";
 }
 
-struct Found {
-  RegionId around;
-  OpId loop;
-};
-
-// Loops inside first.
-std::vector<Found> loops_in(const Kernel& kernel, OpId launch) {
-  std::vector<Found> found;
-  walk_regions(kernel, kernel.op(launch).regions[0], [&](RegionId region) {
-    for (OpId id : kernel.region(region).ops) {
-      const Op& op = kernel.op(id);
-      if (op.code == OpCode::For &&
-          (op.word("kind") == "pipelined" || op.word("schedule") == "overlap"))
-        found.push_back({region, id});
-    }
-  });
-  return found;
-}
-
-void add_reason(Op& op, const std::string& text) {
-  const std::string& before = op.word("reason");
-  op.attrs.set("reason", before.empty() ? text : fmt::format("{}; {}", before, text));
-}
-
-void overlap(Kernel& kernel, OpId launch, const Found& found) {
+void overlap(Kernel& kernel, OpId launch, const PlacedLoop& found) {
   const std::string schedule = kernel.op(found.loop).word("schedule");
   const RoundCut cut(kernel, launch, found.loop);
   if (!cut.gemm() && schedule != "overlap") return;
@@ -352,7 +330,10 @@ void overlap(Kernel& kernel, OpId launch, const Found& found) {
 void pipeline_gemms(Kernel& kernel) {
   for (OpId id : std::vector<OpId>(kernel.region(kernel.body).ops)) {
     if (kernel.op(id).code != OpCode::Launch) continue;
-    for (const Found& found : loops_in(kernel, id)) overlap(kernel, id, found);
+    const auto may = [](const Op& op) {
+      return op.word("kind") == "pipelined" || op.word("schedule") == "overlap";
+    };
+    for (const PlacedLoop& found : loops_of(kernel, id, may)) overlap(kernel, id, found);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/walk.h"
+#include "passes/loops.h"
 #include "passes/round_cut_impl.h"
 
 namespace kiln {
@@ -11,15 +12,6 @@ namespace {
 bool is_channel_op(OpCode code) {
   return code == OpCode::PushBegin || code == OpCode::PushEnd || code == OpCode::Pop ||
          code == OpCode::Held || code == OpCode::Release || code == OpCode::CopyAsync;
-}
-
-// Of the op and all in its regions.
-template <class Holds>
-bool any_op(const Kernel& kernel, const Op& op, Holds&& holds) {
-  bool found = holds(op);
-  for (RegionId region : op.regions)
-    walk(kernel, region, [&](OpId id) { found |= holds(kernel.op(id)); });
-  return found;
 }
 
 bool touches(const Kernel& kernel, const Op& op, Value base) {

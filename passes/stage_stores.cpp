@@ -21,6 +21,7 @@
 #include "passes/gpu_target.h"
 #include "passes/memory_plan_impl.h"
 #include "passes/passes.h"
+#include "passes/reason.h"
 
 namespace kiln {
 namespace {
@@ -47,7 +48,7 @@ class StageStores {
       if (is_wide(copy.id)) continue;
       std::string why = why_not(copy);
       if (why.empty()) why = try_stage(copy);
-      if (!why.empty()) note(copy.id, "not through shared memory: " + why);
+      if (!why.empty()) add_reason(kernel_.op(copy.id), "not through shared memory: " + why);
     }
   }
 
@@ -184,12 +185,6 @@ class StageStores {
     const int axis = fragment.rank() - 1;
     return access_wavefronts(fragment, tile, axis,
                              access_width(fragment, tile, axis, kVector / bytes), bytes);
-  }
-
-  void note(OpId id, const std::string& text) {
-    Attrs& attrs = kernel_.op(id).attrs;
-    const std::string& old = kernel_.op(id).word("reason");
-    attrs.set("reason", old.empty() ? text : old + "; " + text);
   }
 
   Kernel& kernel_;
