@@ -15,13 +15,14 @@ bool is_late(OpCode code) {
 }
 // Made by passes only.
 bool is_lowered(OpCode code) {
-  return code == OpCode::Convert || code == OpCode::Barrier || code == OpCode::WaitCopies;
+  return code == OpCode::Convert || code == OpCode::Barrier || code == OpCode::WaitCopies ||
+         code == OpCode::CommitCopies;
 }
 bool is_lowered(const OpInfo& op, const AttrInfo& attr) {
   const std::string& name = attr.name;
   if (op.code == OpCode::Parallel && name == "layout") return true;
   return name == "instruction" || name == "fast" || name == "offset" || name == "warps" ||
-         name == "shared" || name == "pending" || name == "reason";
+         name == "shared" || name == "pending" || name == "reason" || name == "group";
 }
 bool is_lowered(const OpInfo& op, const OperandInfo& operand) {
   return op.code == OpCode::Reduce && operand.name == "scratch";
