@@ -148,7 +148,8 @@ class Body {
   void region(OpId op, int depth);
   void loop(int depth);
   std::string wished_schedule();
-  OpId for_op(const std::string& kind, int64_t stages, int64_t trips = kMaxTrips);
+  OpId for_op(const std::string& kind, int64_t stages, int64_t trips = kMaxTrips,
+              bool by_one = false);
   void loop_with_exits(int depth);
   void exit_if(Value rounds, int64_t most, bool surely, int depth);
   void selected(int depth);

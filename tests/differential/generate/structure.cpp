@@ -76,15 +76,14 @@ std::string Body::wished_schedule() {
   return random_.pick({"auto", "auto", "overlap", "serial"});
 }
 
-// At most `trips` rounds.
-OpId Body::for_op(const std::string& kind, int64_t stages, int64_t trips) {
+// At most `trips` rounds; `by_one`: its step is 1, as that of rounds that overlap.
+OpId Body::for_op(const std::string& kind, int64_t stages, int64_t trips, bool by_one) {
   Attrs attrs;
   attrs.set("kind", kind);
   const std::string schedule = wished_schedule();
   if (kind == "pipelined") attrs.set("stages", stages), attrs.set("schedule", schedule);
-  // Rounds that overlap go by 1.
   const int64_t begin = random_.between(-3, 3);
-  const int64_t step = schedule == "overlap" ? 1 : random_.between(1, 3);
+  const int64_t step = by_one || schedule == "overlap" ? 1 : random_.between(1, 3);
   const int64_t last = begin + trips * step;
   Value from = i32(begin), end = views_.small(begin - 1, last);
   Value by = i32(step);
