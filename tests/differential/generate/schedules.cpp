@@ -63,7 +63,7 @@ void Body::choose_fetched(Schedule& it) {
     scope_.tiles.push_back(it.late->tile);
     scope_.tiles.push_back(it.late->sum);
   }
-  const bool chain = random_.chance(35);
+  const bool chain = random_.chance(50);
   const int tiles = chain ? 2 : static_cast<int>(random_.between(1, 3));
   for (int i = 0; i < tiles; ++i)
     if (!choose_tile(it, chain)) break;
@@ -140,21 +140,21 @@ void Body::make_chain(Schedule& it) {
   builder_.fill(0, c.acc.value);
   scope_.tiles.push_back(c.top);
   scope_.tiles.push_back(c.acc);
-  c.ahead = random_.chance(60);
+  c.ahead = random_.chance(75);
   it.chain = c;
 }
 
 void Body::schedule_loop(const Schedule& it, int depth, int most_rounds) {
   OpId op;
   bool far = false;
+  const bool ahead = it.chain && it.chain->ahead;
   if (random_.chance(30)) {
-    op = selected_op(true, random_.chance(30));
+    op = selected_op(true, random_.chance(30), ahead);
   } else if (random_.chance(6)) {
     op = far_loop();
     far = true;
   } else {
-    const bool by_one = it.chain && it.chain->ahead;
-    op = for_op("pipelined", random_.pick({0, 1, 2, 2, 3, 3, 4, 4, 5, 5}), most_rounds, by_one);
+    op = for_op("pipelined", random_.pick({0, 1, 2, 2, 3, 3, 4, 4, 5, 5}), most_rounds, ahead);
   }
   RegionId region = builder_.add_region(op);
   Inner inner(scope_);
