@@ -29,6 +29,11 @@ grep -rn "$source\|$build" "$prefix"/{include,lib/cmake,lib/pkgconfig} &&
 "$prefix/bin/kiln" call tile_copy --help >/dev/null
 
 step "symbols"
+for folder in ir dsl passes codegen runtime runtime/ptx kernels; do  # nothing of ours runs at load
+  if nm -A "$build/$folder/libkiln_${folder##*/}.a" 2>/dev/null | grep '_GLOBAL__sub_I'; then
+    fail "static objects with constructors in $folder"
+  fi
+done
 # Kiln's own and no others, whatever is inside; the C++ library is shared with the program.
 nm -DC --defined-only "$library" | sed -E 's/^[0-9a-f]* . //' >"$work/exported"
 echo "$(wc -l <"$work/exported") exported"

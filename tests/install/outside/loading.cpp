@@ -75,6 +75,8 @@ int main(int argc, char** argv) try {
   require(!mapped("libcuda"), "the host loads libcuda");
   use_in_child(function, "in a child, after use in the parent");
   use(function, "in the parent, once more");
+  require(dlclose(library) == 0, "it cannot be closed");
+  require(mapped("libkiln.so"), "closing it takes the code away from its threads");
   return 0;
 } catch (const std::exception& error) {
   std::cerr << "loading: " << error.what() << "\n";

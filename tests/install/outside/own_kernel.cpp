@@ -1,4 +1,5 @@
-// A kernel of one's own: y = x / sqrt(mean of the row's squares), in a library that a program opens.
+// A kernel of one's own: y = x / sqrt(mean of the row's squares), in a library that a program
+// opens.
 #include <kiln/kiln.h>
 
 #include <cmath>
