@@ -1,6 +1,7 @@
 #include "runtime/thread_pool.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -76,10 +77,14 @@ struct Job {
 
 class Pool {
  public:
-  // Never destroyed: its threads may outlive main's statics.
+  // Never destroyed: its threads may outlive main's statics. A forked process has none of them, and
+  // a lock that one of them held stays locked there: it begins with another pool.
   static Pool& instance() {
-    static Pool& pool = *new Pool;
-    return pool;
+    static Pool* pool = [] {
+      pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+      return new Pool;
+    }();
+    return *pool;
   }
 
   void run(Job& job) {

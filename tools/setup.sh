@@ -11,7 +11,7 @@ build_packages=(
   libfmt-dev libcli11-dev nlohmann-json3-dev libzstd-dev zlib1g-dev
 )
 test_packages=(
-  catch2 python3 python3-numpy
+  catch2 python3 python3-numpy pkgconf
   clang libclang-rt-14-dev clang-format             # sanitizers, fuzzers, second compiler, style
 )
 packages=("${build_packages[@]}" "${test_packages[@]}")

@@ -1,3 +1,6 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cfenv>
@@ -39,6 +42,27 @@ TEST_CASE("every index once, whatever the number of threads") {
       REQUIRE(visits(count) == std::vector<int>(static_cast<size_t>(count), 1));
   }
   parallel_for(-5, [](int64_t, int64_t) { FAIL("no body to run"); });
+}
+
+TEST_CASE("a forked process has threads of its own") {
+  Threads guard(2);
+  // True if each of two chunks meets the other: two threads take part.
+  auto two_meet = [] {
+    std::atomic<int> arrived{0};
+    const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    parallel_for(2, [&](int64_t, int64_t) {
+      ++arrived;
+      while (arrived < 2 && std::chrono::steady_clock::now() < late) std::this_thread::yield();
+    });
+    return arrived == 2 && std::chrono::steady_clock::now() < late;
+  };
+  REQUIRE(two_meet());
+  const pid_t child = fork();
+  if (child == 0) _exit(two_meet() ? 0 : 1);
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(two_meet());
 }
 
 TEST_CASE("several threads work, no more than asked for") {

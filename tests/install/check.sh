@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Kiln as others get it: installed under a clean prefix that is then moved, used through CMake and
+# through pkg-config by programs that know nothing of this tree; and as a folder of their project.
+#
+#     check.sh SOURCE BUILD       works in BUILD/install-test
+set -euo pipefail
+
+source=$(realpath "$1")
+build=$(realpath "$2")
+work=$build/install-test
+outside=$source/tests/install/outside
+prefix=$work/moved
+library=$prefix/lib/libkiln.so
+export KILN_CACHE=off
+
+fail() { echo "check.sh: $*" >&2; exit 1; }
+step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
+
+step install
+rm -rf "$work"
+mkdir -p "$work"
+cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
+mv "$work/prefix" "$prefix"
+(cd "$prefix" && find . -type l -o -type f -size +1M | xargs du -h && find include -name '*.h' | wc -l)
+[[ -z $(find "$prefix/include" -name '*_impl.h') ]] || fail "internal headers are installed"
+grep -rn "$source\|$build" "$prefix"/{include,lib/cmake,lib/pkgconfig} &&
+  fail "installed text names this tree"
+"$prefix/bin/kiln" --version
+"$prefix/bin/kiln" call tile_copy --help >/dev/null
+
+step "symbols"
+for folder in ir dsl passes codegen runtime runtime/ptx kernels; do  # nothing of ours runs at load
+  if nm -A "$build/$folder/libkiln_${folder##*/}.a" 2>/dev/null | grep '_GLOBAL__sub_I'; then
+    fail "static objects with constructors in $folder"
+  fi
+done
+# Kiln's own and no others, whatever is inside; the C++ library is shared with the program.
+nm -DC --defined-only "$library" | sed -E 's/^[0-9a-f]* . //' >"$work/exported"
+echo "$(wc -l <"$work/exported") exported"
+grep -q '^kiln::block_sparse_attention' "$work/exported" || fail "the library is not exported"
+if grep -vE '^((typeinfo|typeinfo name|vtable|VTT) for |(non-virtual|virtual) thunk to )?kiln::|^KILN_' \
+  "$work/exported"; then
+  fail "these are exported too"
+fi
+if nm -DC --undefined-only "$library" | grep -E ' (llvm|fmt)::| LLVM'; then
+  fail "these are expected from elsewhere"
+fi
+needed=$(objdump -p "$library" | awk '/NEEDED/ { print $2 }' | sort | xargs)
+echo "needs $needed"
+for name in $needed; do
+  case $name in
+    libc.so.6 | libm.so.6 | libstdc++.so.6 | libgcc_s.so.1 | ld-linux-x86-64.so.2) ;;
+    *) fail "it needs $name" ;;
+  esac
+done
+
+step "find_package"
+cmake -S "$outside" -B "$work/package" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$work/package.log" ||
+  { cat "$work/package.log"; exit 1; }
+grep '^-- kiln' "$work/package.log"
+cmake --build "$work/package"
+"$work/package/attention"
+"$work/package/loading" "$work/package/libown_kernel.so"
+
+step "pkg-config"
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+pkg-config --atleast-version=0.1 kiln
+# shellcheck disable=SC2046
+g++ -std=c++20 "$outside/attention.cpp" $(pkg-config --cflags --libs kiln) -Wl,-rpath,"$prefix/lib" \
+  -o "$work/attention"
+"$work/attention"
+
+step "add_subdirectory"
+# What it builds is what this build built; here it must configure, and one's own file compile.
+cmake -S "$outside" -B "$work/folder" -G Ninja -DKILN_SOURCE="$source" >"$work/folder.log" ||
+  { cat "$work/folder.log"; exit 1; }
+ninja -C "$work/folder" CMakeFiles/own_kernel.dir/own_kernel.cpp.o
+ninja -C "$work/folder" -n own_kernel | tail -1
+step "all right"
