@@ -13,7 +13,7 @@ extern "C" [[gnu::visibility("default")]] const char* kiln_row_softmax(void* x, 
   static thread_local std::string problem;
   try {
     static const auto kernel =
-        cuda_executable(compile(cuda_device(), row_softmax_kernel(F32, 1, 4096, true)));
+        cuda_executable(compile(cuda_device(), row_softmax_kernel({F32, 1, 4096})));
     const Memory from = Memory::contiguous(x, F32, {rows, cols});
     const Memory to = Memory::contiguous(y, F32, {rows, cols});
     const Memory* tensors[] = {&from, &to};
