@@ -166,8 +166,8 @@ TEST_CASE("strides, alignment and null") {
   q = call.q.view();
   q.strides[0] = std::numeric_limits<int64_t>::max() / 2;
   CHECK(call.error_with("q", q) ==
-        "attend: q: strides [4611686018427387903, 64, 1] of [2, 100, 64] reach outside the "
-        "address space | strides count elements, not bytes");
+        "attend: q: expected strides within the address space, got [4611686018427387903, 64, 1] of "
+        "[2, 100, 64] | strides count elements, not bytes");
   call = Call();
   q = call.q.view();
   q.strides = {0, 64, 1};
