@@ -19,6 +19,7 @@ class Ranges {
 
   explicit Ranges(const Kernel& kernel);
   Interval of(Value value);  // of an integer or bool scalar
+  void narrow(Value value, int64_t low, int64_t high);  // as is known from elsewhere
   // As it is where a condition holds: what is asked from now on, until the map that this returns is
   // given back.
   Known assume(Value condition);
@@ -26,7 +27,6 @@ class Ranges {
 
  private:
   void narrow(Value condition);
-  void narrow(Value value, int64_t low, int64_t high);
   Interval compute(Value value);
   Interval of_op(const Op& op, Interval all);
 

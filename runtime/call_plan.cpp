@@ -10,6 +10,7 @@
 
 #include "ir/error.h"
 #include "runtime/launch.h"
+#include "runtime/overlap.h"
 
 namespace kiln {
 namespace {
@@ -35,11 +36,7 @@ int64_t size_arithmetic(OpCode code, int64_t a, int64_t b) {
 }
 
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();  // dims are i32
-constexpr int64_t kMaxGrid[3] = {0x7fffffff, 0xffff, 0xffff};        // of every GPU
-
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + CallPlan::kWorkspaceAlignment - 1) & ~(CallPlan::kWorkspaceAlignment - 1);
-}
+constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();  // of a launch
 
 }  // namespace
 
@@ -53,7 +50,7 @@ class CallPlan::Maker {
     find_needed(launches);
     number_scalars();
     for (const TensorInfo& tensor : plan_.signature_.tensors()) add_tensor(tensor);
-    for (OpId id : workspace_ops_) add_workspace(kernel_.op(id));
+    for (OpId id : plan_.workspace_ops_) add_workspace(kernel_.op(id));
     for (const std::string& dim : plan_.signature_.dims())
       if (!decided_.contains(dim)) {
         plan_.free_dims_.push_back(dim);
@@ -76,13 +73,13 @@ class CallPlan::Maker {
       const Op& op = kernel_.op(id);
       if (op.code == OpCode::Launch) launch_ops_.push_back(id);
       const bool workspace = op.code == OpCode::Tensor && op.word("role") == "workspace";
-      if (workspace && used.contains(op.word("name"))) workspace_ops_.push_back(id);
+      if (workspace && used.contains(op.word("name"))) plan_.workspace_ops_.push_back(id);
       // A slot passes a dim's value, so it is needed even where the host computes nothing of it.
       if (op.code == OpCode::Dim) need(op.result);
       if (op.code == OpCode::Launch || (op.code == OpCode::Tensor && !workspace))
         for (Value operand : op.operands) need(operand);
     }
-    for (OpId id : workspace_ops_)
+    for (OpId id : plan_.workspace_ops_)
       for (Value operand : kernel_.op(id).operands) need(operand);
     if (launch_ops_.size() != launches.size())
       throw InternalError(fmt::format("{}: {} launches were compiled to {}", kernel_.name,
@@ -124,7 +121,7 @@ class CallPlan::Maker {
   }
 
   void add_tensor(const TensorInfo& tensor) {
-    TensorPlan plan{tensor.dtype, {}};
+    TensorPlan plan{tensor.dtype, {}, tensor.written()};
     for (const AxisInfo& info : tensor.axes) {
       Axis axis{info.extent, info.value ? number(info.value) : kNone, false, false};
       axis.decides = !info.dim.empty() && decided_.insert(info.dim).second;
@@ -137,7 +134,7 @@ class CallPlan::Maker {
 
   void add_workspace(const Op& op) {
     const Type& type = kernel_.type(op.result);
-    TensorPlan plan{type.dtype, {}};
+    TensorPlan plan{type.dtype, {}, true};
     size_t next = 0;
     for (int64_t extent : type.shape)
       plan.axes.push_back(
@@ -201,7 +198,7 @@ class CallPlan::Maker {
 
   CallPlan& plan_;
   const Kernel& kernel_;
-  std::vector<OpId> launch_ops_, workspace_ops_;
+  std::vector<OpId> launch_ops_;
   std::set<uint32_t> needed_;         // values
   std::map<uint32_t, int> numbers_;   // of values
   std::map<std::string, int> names_;  // of dims and params that are numbered
@@ -209,9 +206,15 @@ class CallPlan::Maker {
   std::set<std::string> decided_;  // dims that a tensor tells
 };
 
-CallPlan::CallPlan(Signature signature, std::span<const std::vector<Slot>> launches)
-    : signature_(std::move(signature)) {
+CallPlan::CallPlan(Signature signature, std::span<const std::vector<Slot>> launches,
+                   const GridLimits& grid_limits)
+    : signature_(std::move(signature)), grid_limits_(grid_limits) {
   Maker(*this).make(launches);
+}
+
+CallPlan::Frame& CallPlan::thread_frame() {
+  thread_local Frame frame;
+  return frame;
 }
 
 bool CallPlan::accepts_tensor(const TensorPlan& plan, const Memory& memory, Frame& frame) const {
@@ -235,7 +238,32 @@ bool CallPlan::accepts_tensor(const TensorPlan& plan, const Memory& memory, Fram
   if (empty) return true;  // the rest only matters where there are elements
   const uintptr_t misaligned = size_of(plan.dtype) - 1;  // sizes are powers of 2
   if (!memory.data || (reinterpret_cast<uintptr_t>(memory.data) & misaligned) != 0) return false;
-  return rank == 0 || memory.shape.back() == 1 || memory.strides.back() == 1;
+  return accepts_strides(plan, memory);
+}
+
+// Of a tensor with elements: the last axis contiguous, nothing written twice, all of it in the
+// address space.
+bool CallPlan::accepts_strides(const TensorPlan& plan, const Memory& memory) {
+  constexpr int64_t kFar = int64_t{1} << 31;  // with an extent and 8 axes of 8 bytes below 2^63
+  const size_t rank = plan.axes.size();
+  if (rank > 0 && memory.shape[rank - 1] != 1 && memory.strides[rank - 1] != 1) return false;
+  bool near = rank <= 8;
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t stride = memory.strides[i];
+    if (stride == 0 && plan.written && memory.shape[i] > 1) return false;
+    near &= stride > -kFar && stride < kFar;
+  }
+  return near || byte_extent(memory).fits;
+}
+
+bool CallPlan::accepts_grid(const std::array<int64_t, 3>& blocks) const {
+  int64_t all = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (blocks[axis] < 0 || blocks[axis] > grid_limits_[axis]) return false;
+    if (blocks[axis] == 0) all = 0;
+  }
+  if (all == 0) return true;
+  return blocks[1] <= kMaxBlocks / blocks[0] && blocks[2] <= kMaxBlocks / (blocks[0] * blocks[1]);
 }
 
 bool CallPlan::accepts(const CallArguments& arguments, Frame& frame) const {
@@ -277,11 +305,8 @@ bool CallPlan::accepts(const CallArguments& arguments, Frame& frame) const {
           frame.values[static_cast<size_t>(axis.value)].i != arguments.tensors[i]->shape[k])
         return false;
     }
-  for (size_t launch = 0; launch < launches_.size(); ++launch) {
-    const std::array<int64_t, 3> blocks = grid(launch, frame);
-    for (size_t axis = 0; axis < 3; ++axis)
-      if (blocks[axis] < 0 || blocks[axis] > kMaxGrid[axis]) return false;
-  }
+  for (size_t launch = 0; launch < launches_.size(); ++launch)
+    if (!accepts_grid(grid(launch, frame))) return false;
   return shape_workspaces(frame);
 }
 
@@ -385,8 +410,7 @@ CallPlan::Positional CallPlan::positional(const Bindings& bindings) const {
   return result;
 }
 
-// Finds out at leisure what is wrong: by names, with the sentences of bind.
-void CallPlan::refuse(const CallArguments& arguments) const {
+Arguments CallPlan::by_name(const CallArguments& arguments) const {
   const std::string& name = signature_.kernel().name;
   const auto check_count = [&](const char* what, size_t expected, size_t got) {
     if (expected != got)
@@ -409,7 +433,12 @@ void CallPlan::refuse(const CallArguments& arguments) const {
                                   kiln::name(param.dtype)));
     by_name.param(param.name, arguments.params[i]);
   }
-  const Bindings bindings = bind(signature_, by_name);
+  return by_name;
+}
+
+// Finds out at leisure what is wrong: by names, with the sentences of bind.
+void CallPlan::refuse(const CallArguments& arguments) const {
+  const Bindings bindings = bind(signature_, by_name(arguments));
   const Kernel& kernel = signature_.kernel();
   const TopLevel top(kernel, bindings.dims, bindings.params);
   for (OpId id : kernel.region(kernel.body).ops) {
@@ -417,15 +446,15 @@ void CallPlan::refuse(const CallArguments& arguments) const {
     if (op.code != OpCode::Launch) continue;
     const std::vector<int64_t> blocks = top.grid(op);
     for (size_t axis = 0; axis < 3; ++axis)
-      if (blocks[axis] > kMaxGrid[axis])
+      if (blocks[axis] > grid_limits_[axis])
         throw UserError(op.loc,
                         fmt::format("{}: launch: expected at most {} blocks on axis {} on a GPU, "
                                     "got {}",
-                                    name, kMaxGrid[axis], axis, blocks[axis]),
+                                    kernel.name, grid_limits_[axis], axis, blocks[axis]),
                         "put the largest extent of the launch first, or give each block more to "
                         "do");
   }
-  throw UserError(fmt::format("{}: its workspaces are larger than any memory", name),
+  throw UserError(fmt::format("{}: its workspaces are larger than any memory", kernel.name),
                   "smaller dims: it takes " + signature_.text());
 }
 

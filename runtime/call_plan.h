@@ -4,12 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/abi.h"
 #include "ir/interp.h"
+#include "runtime/device.h"
+#include "runtime/launch.h"
 #include "runtime/signature.h"
 
 namespace kiln {
@@ -21,9 +24,15 @@ struct CallArguments {
   std::span<const int64_t> dims = {};      // of CallPlan::free_dims, usually none
 };
 
+// Upper bounds of dims, by name.
+using Limits = std::map<std::string, int64_t>;
+
 class CallPlan {
  public:
   static constexpr uint64_t kWorkspaceAlignment = 256;
+  using GridLimits = std::array<int64_t, 3>;  // blocks on each axis; in all i32 holds them
+  static constexpr GridLimits kGpuGrid = {0x7fffffff, 0xffff, 0xffff};  // of every GPU
+  static constexpr GridLimits kAnyGrid = {0x7fffffff, 0x7fffffff, 0x7fffffff};
 
   // What a call works out. Grows with the first calls of its owner and is then reused: any plan
   // may use any frame, one call at a time.
@@ -32,9 +41,12 @@ class CallPlan {
     std::vector<Memory> workspaces;  // shapes and strides; data once the memory is known
     std::vector<Scalar> operands;    // of the scalar being computed
   };
+  // A thread makes one call at a time, so one frame serves all its kernels.
+  static Frame& thread_frame();
 
   // `launches`: the slots of each. InternalError if they are not those of the signature's kernel.
-  CallPlan(Signature signature, std::span<const std::vector<Slot>> launches);
+  CallPlan(Signature signature, std::span<const std::vector<Slot>> launches,
+           const GridLimits& grid_limits = kGpuGrid);
 
   const Signature& signature() const { return signature_; }
   // The dims that no tensor has as an extent; a call must give them.
@@ -49,6 +61,19 @@ class CallPlan {
   // Of an entered call.
   std::array<int64_t, 3> grid(size_t launch, const Frame& frame) const;
   uint64_t workspace_bytes(const Frame& frame) const;  // 0: it needs none
+  // Of any call whose dims are within the limits. UserError naming a dim that has no limit and
+  // matters, and what is no dim.
+  uint64_t workspace_bytes(const Limits& limits) const;
+  // UserError unless it is `bytes` long and aligned, or without memory; whose memory it is the
+  // device knows.
+  void check_workspace(const Workspace& workspace, uint64_t bytes) const {
+    const bool aligned = reinterpret_cast<uintptr_t>(workspace.data) % kWorkspaceAlignment == 0;
+    const bool good = workspace.data ? aligned && workspace.bytes >= bytes : !workspace.bytes;
+    if (!good) [[unlikely]]
+      refuse_workspace(workspace, bytes);
+  }
+  // Of a device that has no streams; UserError if the stream is not null.
+  void check_no_stream(Stream stream, std::string_view device) const;
   void place_workspaces(void* memory, Frame& frame) const;
   // A launch's parameters, in words of 8 bytes: first its maps (codegen/abi.h), which the caller
   // makes, then what fill_slots puts behind them.
@@ -83,6 +108,8 @@ class CallPlan {
     CallArguments view() const { return {tensors, params, dims}; }
   };
   Positional positional(const Bindings& bindings) const;
+  // And the other way. UserError if there are too many or too few.
+  Arguments by_name(const CallArguments& arguments) const;
 
  private:
   static constexpr int kNone = -1;
@@ -95,6 +122,7 @@ class CallPlan {
   struct TensorPlan {
     DType dtype;
     std::vector<Axis> axes;
+    bool written = false;
   };
   struct Step {  // values[value] = op(values[operands]…)
     OpId op;
@@ -118,13 +146,21 @@ class CallPlan {
 
   bool accepts(const CallArguments& arguments, Frame& frame) const;
   bool accepts_tensor(const TensorPlan& plan, const Memory& memory, Frame& frame) const;
+  static bool accepts_strides(const TensorPlan& plan, const Memory& memory);
+  bool accepts_grid(const std::array<int64_t, 3>& blocks) const;
   bool shape_workspaces(Frame& frame) const;
+  static uint64_t aligned(uint64_t bytes) {
+    return (bytes + kWorkspaceAlignment - 1) & ~(kWorkspaceAlignment - 1);
+  }
   [[noreturn]] void refuse(const CallArguments& arguments) const;
+  [[noreturn]] void refuse_workspace(const Workspace& workspace, uint64_t bytes) const;
 
   Signature signature_;
+  GridLimits grid_limits_;
   std::vector<std::string> free_dims_;
   std::vector<TensorPlan> tensors_, workspaces_;
   std::vector<std::string> workspace_names_;
+  std::vector<OpId> workspace_ops_;
   std::vector<Scalar> initial_;  // of Frame::values: constants, and dtypes of all
   std::vector<Step> steps_;
   std::vector<int> free_dim_values_, param_values_;  // kNone: the host does not need it

@@ -77,7 +77,7 @@ class MemoryCache {
 
 }  // namespace
 
-Compiled compile(Device& device, const Kernel& kernel) {
+Function compile(Device& device, const Kernel& kernel) {
   Stopwatch watch;
   verify(kernel);
   auto own = std::make_shared<Kernel>(canonical(kernel));
@@ -90,7 +90,7 @@ Compiled compile(Device& device, const Kernel& kernel) {
     note_canonical(canonical_ms);
     return device.compile(signature->kernel());
   });
-  return {std::move(signature), std::move(code)};
+  return {device, std::move(signature), std::move(code)};
 }
 
 void forget_compiled() {

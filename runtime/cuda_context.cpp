@@ -81,6 +81,16 @@ int default_ordinal() {
   return ordinal;
 }
 
+std::optional<DeviceProperties> usable_gpu() {
+  try {
+    if (device_count() == 0) return std::nullopt;
+    DeviceProperties properties = device_properties(default_ordinal());
+    return properties.usable() ? std::optional(std::move(properties)) : std::nullopt;
+  } catch (const DeviceError&) {  // no driver
+    return std::nullopt;
+  }
+}
+
 std::string Context::text() const {
   return fmt::format("device {} ({})", ordinal(), properties_.name);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "runtime/cuda_api.h"
@@ -34,6 +35,8 @@ struct DeviceProperties {
 int device_count();  // 0 is possible: CUDA_VISIBLE_DEVICES. DeviceError if there is no driver
 DeviceProperties device_properties(int ordinal);  // UserError if there is no such device
 int default_ordinal();  // $KILN_CUDA_DEVICE, else 0; UserError if there is no such device
+// The device of default_ordinal, if there is a driver and Kiln can use the device.
+std::optional<DeviceProperties> usable_gpu();
 
 // The primary context of a device: the one that the CUDA run time, and so PyTorch, uses too. It is
 // retained for the life of the process.

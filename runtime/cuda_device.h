@@ -19,6 +19,7 @@ class CudaDevice : public Device {
   std::string_view name() const override { return name_; }
   std::string description() const override;
   std::string target() const override { return target_; }
+  std::optional<Tier> tier() const override { return Tier::Sm80; }
   void* allocate(size_t bytes) override;
   void release(void* memory) override;
   void upload(void* device, const void* host, size_t bytes) override;

@@ -28,12 +28,6 @@ CallPlan make_plan(const Kernel& kernel, const GpuCode& code) {
   return plan;
 }
 
-// A thread calls one kernel at a time, so one frame serves all its kernels.
-CallPlan::Frame& frame() {
-  thread_local CallPlan::Frame frame;
-  return frame;
-}
-
 std::string complaint_of(const cuda::Module& module, const std::vector<cuda::Function>& functions) {
   std::string text;
   for (const cuda::Function& function : functions)
@@ -101,28 +95,25 @@ void CudaExecutable::check_pointers(const CallArguments& arguments) const {
   }
 }
 
-void CudaExecutable::check_workspace(const void* workspace) const {
-  if (reinterpret_cast<uintptr_t>(workspace) % CallPlan::kWorkspaceAlignment != 0)
-    throw UserError(fmt::format("{}: workspace: address {} is not a multiple of {}", name_,
-                                workspace, CallPlan::kWorkspaceAlignment));
-  shared_.pointer_check(workspace, workspace_text_);
-}
-
-void CudaExecutable::launch(const CallArguments& arguments, cuda::CUstream stream,
-                            void* workspace) const {
-  CallPlan::Frame& call = frame();
+void CudaExecutable::launch(const CallArguments& arguments, Stream stream,
+                            const Workspace& workspace) const {
+  CallPlan::Frame& call = CallPlan::thread_frame();
   plan_.enter(arguments, call);
   check_pointers(arguments);
-  cuda::WorkspacePool::Lease lease{};
-  if (const uint64_t bytes = plan_.workspace_bytes(call); bytes > 0) {
-    if (workspace) {
-      check_workspace(workspace);
-    } else {
-      lease = shared_.workspaces.lease(stream, bytes, name_);
-      workspace = lease.memory;
-    }
-    plan_.place_workspaces(workspace, call);
+  const uint64_t bytes = plan_.workspace_bytes(call);
+  plan_.check_workspace(workspace, bytes);
+  if (workspace.data) shared_.pointer_check(workspace.data, workspace_text_);
+  cuda::WorkspacePool::Lease lease;
+  if (bytes > 0) {
+    if (!workspace.data) lease = shared_.workspaces.lease(stream, bytes, name_);
+    plan_.place_workspaces(workspace.data ? workspace.data : lease.memory(), call);
   }
+  queue(arguments, call, stream);
+  if (!reports_.empty() && !cuda::is_captured(context(), stream)) deliver_reports(call, stream);
+}
+
+void CudaExecutable::queue(const CallArguments& arguments, const CallPlan::Frame& call,
+                           Stream stream) const {
   for (size_t i = 0; i < functions_.size(); ++i) {
     const std::array<int64_t, 3> grid = plan_.grid(i, call);
     alignas(kTensorMapAlignment) std::array<uint64_t, cuda::kMostParameterWords> parameters;
@@ -133,14 +124,24 @@ void CudaExecutable::launch(const CallArguments& arguments, cuda::CUstream strea
   }
 }
 
+void CudaExecutable::deliver_reports(const CallPlan::Frame& call, Stream stream) const {
+  context().synchronize(stream);  // a failing kernel fails here
+  std::vector<std::byte> copy;
+  reports_.deliver([&](const std::string& name, size_t bytes) {
+    copy.resize(bytes);
+    cuda::download(context(), copy.data(), plan_.workspace_named(name, call).data, bytes, stream);
+    return copy.data();
+  });
+}
+
 uint64_t CudaExecutable::workspace_bytes(const CallArguments& arguments) const {
-  CallPlan::Frame& call = frame();
+  CallPlan::Frame& call = CallPlan::thread_frame();
   plan_.enter(arguments, call);
   return plan_.workspace_bytes(call);
 }
 
-void CudaExecutable::launch(const Bindings& bindings, cuda::CUstream stream,
-                            void* workspace) const {
+void CudaExecutable::launch(const Bindings& bindings, Stream stream,
+                            const Workspace& workspace) const {
   launch(plan_.positional(bindings).view(), stream, workspace);
 }
 
@@ -149,21 +150,8 @@ uint64_t CudaExecutable::workspace_bytes(const Bindings& bindings) const {
 }
 
 void CudaExecutable::run(const Bindings& bindings) const {
-  if (reports_.empty()) {
-    launch(bindings, nullptr);
-    return context().synchronize(nullptr);
-  }
-  const auto release = [this](void* memory) { cuda::release(context(), memory); };
-  const std::unique_ptr<void, decltype(release)> workspace(
-      cuda::allocate(context(), workspace_bytes(bindings)), release);
-  launch(bindings, nullptr, workspace.get());
+  launch(bindings, nullptr);
   context().synchronize(nullptr);
-  std::vector<std::byte> copy;
-  reports_.deliver([&](const std::string& name, size_t bytes) {
-    copy.resize(bytes);
-    cuda::download(context(), copy.data(), plan_.workspace_named(name, frame()).data, bytes);
-    return copy.data();
-  });
 }
 
 const CudaExecutable& cuda_executable(const Executable& executable) {
@@ -172,8 +160,8 @@ const CudaExecutable& cuda_executable(const Executable& executable) {
                   "compile(device(\"cuda\"), kernel)");
 }
 
-std::shared_ptr<const CudaExecutable> cuda_executable(const Compiled& compiled) {
-  return {compiled.executable(), &cuda_executable(*compiled.executable())};
+std::shared_ptr<const CudaExecutable> cuda_executable(const Function& function) {
+  return {function.executable(), &cuda_executable(*function.executable())};
 }
 
 }  // namespace kiln

@@ -3,6 +3,8 @@
 //   auto kernel = cuda_executable(compile(device("cuda"), softmax()));   // once
 //   const Memory* tensors[] = {&x, &y};                                  // device memory
 //   kernel->launch({.tensors = tensors}, stream);                        // queued, not awaited
+//
+// runtime/function.h's handle does the same on every device; here is what only a GPU has.
 #pragma once
 
 #include <memory>
@@ -39,20 +41,21 @@ class CudaExecutable : public Executable {
   // Checks the arguments and queues the kernel on `stream` (null: the legacy default stream).
   // Nothing is waited for, read back or hashed, and nothing allocated once the thread and the
   // stream have made a call as large; the call can be captured into a graph. Overlapping tensors
-  // are not looked for. `workspace`: workspace_bytes() of device memory, 256-byte aligned, that
-  // nothing else uses until the kernel is done; null takes the stream's (cuda_workspace.h).
-  void launch(const CallArguments& arguments, cuda::CUstream stream,
-              void* workspace = nullptr) const;
+  // are not looked for. Without memory of the caller's the workspace is the stream's, and during
+  // capture the graph's (cuda_workspace.h). A kernel with device_asserts or watches is waited for,
+  // to look at them; a captured one is not, and nobody looks.
+  void launch(const CallArguments& arguments, Stream stream,
+              const Workspace& workspace = {}) const override;
   uint64_t workspace_bytes(const CallArguments& arguments) const;
   // The same by name; they allocate.
-  void launch(const Bindings& bindings, cuda::CUstream stream, void* workspace = nullptr) const;
+  void launch(const Bindings& bindings, Stream stream, const Workspace& workspace = {}) const;
   uint64_t workspace_bytes(const Bindings& bindings) const;
 
-  // On the legacy default stream, to the end, so that a failing kernel fails here; device_asserts
-  // and watches are looked at here alone.
+  // On the legacy default stream, to the end, so that a failing kernel fails here.
   void run(const Bindings& bindings) const override;
 
-  const CallPlan& plan() const { return plan_; }
+  const CallPlan& plan() const override { return plan_; }
+  const GpuCode* gpu_code() const override { return &code_; }
   const GpuCode& code() const { return code_; }
   const cuda::Context& context() const { return shared_.context; }
   // One for each launch, in order.
@@ -65,7 +68,8 @@ class CudaExecutable : public Executable {
   void fill(size_t launch, const CallArguments& arguments, const CallPlan::Frame& frame,
             uint64_t* parameters) const;
   void check_pointers(const CallArguments& arguments) const;
-  void check_workspace(const void* workspace) const;
+  void queue(const CallArguments& arguments, const CallPlan::Frame& call, Stream stream) const;
+  void deliver_reports(const CallPlan::Frame& call, Stream stream) const;
 
   CudaShared& shared_;
   GpuCode code_;
@@ -81,6 +85,6 @@ class CudaExecutable : public Executable {
 
 // The executable of what was compiled for a "cuda" device; UserError if it was for another.
 const CudaExecutable& cuda_executable(const Executable& executable);
-std::shared_ptr<const CudaExecutable> cuda_executable(const Compiled& compiled);
+std::shared_ptr<const CudaExecutable> cuda_executable(const Function& function);
 
 }  // namespace kiln

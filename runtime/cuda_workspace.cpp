@@ -10,13 +10,14 @@ namespace {
 
 const CUstream kPerThreadStream = reinterpret_cast<CUstream>(uintptr_t{2});
 
+}  // namespace
+
 bool is_captured(const Context& context, CUstream stream) {
+  Current current(context);
   CaptureStatus status = CaptureStatus::None;
   context.check(api().stream_is_capturing(stream, &status), "asking whether a stream is captured");
   return status != CaptureStatus::None;
 }
-
-}  // namespace
 
 WorkspacePool::Block& WorkspacePool::block_of(CUstream stream) {
   const Key key = {stream,
@@ -27,12 +28,13 @@ WorkspacePool::Block& WorkspacePool::block_of(CUstream stream) {
 
 WorkspacePool::Lease WorkspacePool::lease(CUstream stream, size_t bytes, const char* kernel) {
   Current current(context_);
-  if (is_captured(context_, stream))
-    throw UserError(
-        fmt::format("{}: a graph that is captured cannot use the stream's own workspace", kernel),
-        fmt::format("allocate workspace_bytes ({} here) and give them to the launch", bytes));
+  Lease lease;
+  if (is_captured(context_, stream)) {
+    allocate_in_graph(lease, stream, bytes, kernel);
+    return lease;
+  }
   Block& block = block_of(stream);
-  Lease lease{nullptr, std::unique_lock(block.mutex)};
+  lease.lock_ = std::unique_lock(block.mutex);
   if (block.bytes < bytes) {
     context_.synchronize(stream);
     release(context_, std::exchange(block.memory, nullptr));
@@ -40,8 +42,22 @@ WorkspacePool::Lease WorkspacePool::lease(CUstream stream, size_t bytes, const c
     block.memory = allocate(context_, bytes);
     block.bytes = bytes;
   }
-  lease.memory = block.memory;
+  lease.memory_ = block.memory;
   return lease;
+}
+
+// Captured, the two calls become nodes of the graph, which owns the memory between them.
+void WorkspacePool::allocate_in_graph(Lease& lease, CUstream stream, size_t bytes,
+                                      const char* kernel) {
+  CUdeviceptr memory = 0;
+  const Result result = api().memory_allocate_queued(&memory, bytes, stream);
+  if (result != Result::Success)
+    context_.fail(result, fmt::format("{}: allocating a workspace in the graph", kernel),
+                  fmt::format("allocate workspace_bytes ({} here) beforehand and give them to the "
+                              "call",
+                              bytes));
+  lease.memory_ = reinterpret_cast<void*>(memory);
+  lease.capturing_ = stream;
 }
 
 }  // namespace kiln::cuda

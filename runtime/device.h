@@ -3,14 +3,32 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/interp.h"
 #include "ir/kernel.h"
+#include "passes/pipeline.h"
 
 namespace kiln {
+
+class CallPlan;
+struct CallArguments;
+struct GpuCode;
+
+// A queue of work on a device. On cuda any cudaStream_t or CUstream converts to it (null: the
+// legacy default stream); the other devices have none, there it is null.
+using Stream = void*;
+
+// Device memory for what a kernel's launches leave for each other, 256-byte aligned on every
+// device, contents undefined. Nothing else may use it until the call's work is done. Without
+// memory the call takes the device's own, on cuda one block a stream.
+struct Workspace {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
 
 // A kernel compiled for one device. Immutable; may be launched from many threads at once.
 class Executable {
@@ -19,6 +37,12 @@ class Executable {
   // Runs to the end. runtime/launch.h has checked the bindings, but for where their memory is;
   // tensors are device memory, workspaces are made here.
   virtual void run(const Bindings& bindings) const = 0;
+  // Checks and launches: on cuda queued on the stream and not awaited, elsewhere run to the end.
+  // UserError naming the argument, what was expected and what came.
+  virtual void launch(const CallArguments& arguments, Stream stream,
+                      const Workspace& workspace) const = 0;
+  virtual const CallPlan& plan() const = 0;
+  virtual const GpuCode* gpu_code() const { return nullptr; }  // null: it is for no GPU
 };
 
 class Device {
@@ -27,7 +51,8 @@ class Device {
   virtual std::string_view name() const = 0;    // "host", "interpreter", "cuda:0"
   virtual std::string description() const = 0;  // one line for people
   virtual std::string target() const = 0;       // what code depends on: CPU and features, or SM
-  virtual void* allocate(size_t bytes) = 0;     // DeviceError naming the size if there is none
+  virtual std::optional<Tier> tier() const { return std::nullopt; }  // none: it runs no passes
+  virtual void* allocate(size_t bytes) = 0;  // DeviceError naming the size if there is none
   virtual void release(void* memory) = 0;
   virtual void upload(void* device, const void* host, size_t bytes) = 0;
   virtual void download(void* host, const void* device, size_t bytes) = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -62,6 +63,20 @@ void add_spans(std::vector<Span> spans, ptx::Memory& memory) {
                span.writable);
 }
 
+// Memory of one call, as full of garbage as a GPU's.
+class OwnWorkspace {
+ public:
+  explicit OwnWorkspace(size_t bytes) : memory_(allocate_aligned(bytes)) {
+    std::memset(memory_, 0xa5, bytes);
+  }
+  ~OwnWorkspace() { release_aligned(memory_); }
+  OwnWorkspace(const OwnWorkspace&) = delete;
+  void* data() const { return memory_; }
+
+ private:
+  void* memory_;
+};
+
 class EmulatedKernel : public Executable {
  public:
   EmulatedKernel(const Kernel& kernel, GpuCode code, Reports reports = {})
@@ -71,19 +86,30 @@ class EmulatedKernel : public Executable {
         reports_(std::move(reports)) {}
 
   void run(const Bindings& bindings) const override {
-    for (const ptx::Report& report : run(bindings, emulator_options()))
-      if (!report.findings.empty()) throw DeviceError(text_of(report));
+    launch(plan_.positional(bindings).view(), nullptr, {});
   }
 
+  void launch(const CallArguments& arguments, Stream stream,
+              const Workspace& workspace) const override {
+    plan_.check_no_stream(stream, "an emulator");
+    for (const ptx::Report& report : run(arguments, workspace, emulator_options()))
+      if (!report.findings.empty()) throw DeviceError(text_of(report));
+  }
+  const CallPlan& plan() const override { return plan_; }
+  const GpuCode* gpu_code() const override { return &code_; }
+
   std::vector<ptx::Report> run(const Bindings& bindings, const ptx::Options& options) const {
-    const CallPlan::Positional positional = plan_.positional(bindings);
-    const CallArguments arguments = positional.view();
+    return run(plan_.positional(bindings).view(), {}, options);
+  }
+
+  std::vector<ptx::Report> run(const CallArguments& arguments, const Workspace& workspace,
+                               const ptx::Options& options) const {
     CallPlan::Frame frame;
     plan_.enter(arguments, frame);
-    std::vector<std::byte> workspace(plan_.workspace_bytes(frame) + CallPlan::kWorkspaceAlignment);
-    auto begin = reinterpret_cast<uint64_t>(workspace.data());
-    begin += (0 - begin) % CallPlan::kWorkspaceAlignment;
-    plan_.place_workspaces(reinterpret_cast<void*>(begin), frame);
+    const uint64_t bytes = plan_.workspace_bytes(frame);
+    plan_.check_workspace(workspace, bytes);
+    OwnWorkspace own(workspace.data ? 0 : bytes);
+    plan_.place_workspaces(workspace.data ? workspace.data : own.data(), frame);
     ptx::Memory memory;
     add_spans(spans(arguments, frame), memory);
 
@@ -172,6 +198,7 @@ class EmulatorDevice : public HostMemoryDevice {
         arch_, host_threads());
   }
   std::string target() const override { return arch_; }
+  std::optional<Tier> tier() const override { return Tier::Sm80; }
 
   std::unique_ptr<Executable> compile(const Kernel& traced) override {
     Stopwatch watch;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <set>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "codegen/host.h"
@@ -12,6 +12,7 @@
 #include "passes/pipeline.h"
 #include "passes/reports.h"
 #include "runtime/cache.h"
+#include "runtime/call_plan.h"
 #include "runtime/dump.h"
 #include "runtime/host_artifact.h"
 #include "runtime/host_memory.h"
@@ -23,94 +24,53 @@
 namespace kiln {
 namespace {
 
-// The workspaces of one run.
-class Workspaces {
- public:
-  explicit Workspaces(size_t count) { owned_.reserve(count); }
-  ~Workspaces() {
-    for (void* memory : owned_) release_aligned(memory);
-  }
-  Workspaces(const Workspaces&) = delete;
-  Memory make(DType dtype, Shape shape) {
-    owned_.push_back(allocate_aligned(bytes_of(dtype, shape)));
-    return Memory::contiguous(owned_.back(), dtype, std::move(shape));
-  }
-
- private:
-  std::vector<void*> owned_;
-};
-
-using Tensors = std::map<std::string, Memory, std::less<>>;
-
-uint64_t bits_of(const Scalar& value) {
-  uint64_t bits = 0;
-  store_element(value, &bits);
-  return bits;
-}
-
-uint64_t value_of(const Slot& slot, const Bindings& bindings, const Tensors& workspaces) {
-  auto tensor = [&]() -> const Memory& {
-    auto it = bindings.tensors.find(slot.name);
-    return it != bindings.tensors.end() ? it->second : workspaces.at(slot.name);
-  };
-  switch (slot.kind) {
-    case Slot::Kind::Pointer: return reinterpret_cast<uint64_t>(tensor().data);
-    case Slot::Kind::Stride:
-      return static_cast<uint64_t>(tensor().strides.at(static_cast<size_t>(slot.axis)));
-    case Slot::Kind::Dim: return static_cast<uint64_t>(bindings.dims.at(slot.name));
-    case Slot::Kind::Param: return bits_of(bindings.params.at(slot.name));
-    case Slot::Kind::Map: break;  // host code has none
-  }
-  return 0;
+CallPlan make_plan(const Kernel& kernel, const HostObject& object) {
+  std::vector<std::vector<Slot>> slots;
+  for (const HostLaunch& launch : object.launches) slots.push_back(launch.slots);
+  return CallPlan(Signature(std::make_shared<const Kernel>(kernel)), slots, CallPlan::kAnyGrid);
 }
 
 class HostKernel : public Executable {
  public:
   HostKernel(const Instrumented& made, const HostObject& object)
-      : kernel_(made.kernel), reports_(made.reports), launches_(object.launches), code_(object) {
-    for (OpId id : kernel_.region(kernel_.body).ops) {
-      const Op& op = kernel_.op(id);
-      if (op.code == OpCode::Launch) grids_.push_back(id);
-      if (op.code == OpCode::Tensor && op.word("role") == "workspace" && is_used(op))
-        workspaces_.push_back(id);
-    }
-    if (grids_.size() != launches_.size())
-      throw InternalError(fmt::format("{}: {} launches were compiled to {}", kernel_.name,
-                                      grids_.size(), launches_.size()));
-  }
+      : plan_(make_plan(made.kernel, object)),
+        reports_(made.reports),
+        launches_(object.launches),
+        code_(object) {}
 
   void run(const Bindings& bindings) const override {
-    TopLevel top(kernel_, bindings.dims, bindings.params);
-    Workspaces owner(workspaces_.size());
-    Tensors workspaces;
-    for (OpId id : workspaces_) {
-      const Op& op = kernel_.op(id);
-      workspaces.emplace(op.word("name"), owner.make(kernel_.type(op.result).dtype, top.shape(op)));
+    launch(plan_.positional(bindings).view(), nullptr, {});
+  }
+
+  void launch(const CallArguments& arguments, Stream stream,
+              const Workspace& workspace) const override {
+    CallPlan::Frame& call = CallPlan::thread_frame();
+    plan_.enter(arguments, call);
+    plan_.check_no_stream(stream, "host");
+    const uint64_t bytes = plan_.workspace_bytes(call);
+    plan_.check_workspace(workspace, bytes);
+    std::optional<Scratch> own;
+    if (bytes > 0) {
+      if (!workspace.data) own.emplace(bytes);
+      plan_.place_workspaces(own ? own->data() : workspace.data, call);
     }
     for (size_t i = 0; i < launches_.size(); ++i) {
-      std::vector<uint64_t> slots;
-      for (const Slot& slot : launches_[i].slots)
-        slots.push_back(value_of(slot, bindings, workspaces));
-      const std::vector<int64_t> grid = top.grid(kernel_.op(grids_[i]));
-      slots.push_back(static_cast<uint64_t>(grid[0] * grid[1] * grid[2]));
+      const std::array<int64_t, 3> grid = plan_.grid(i, call);
+      std::vector<uint64_t> slots(launches_[i].slots.size() + 1);
+      plan_.fill_slots(i, arguments, call, slots.data());
+      slots.back() = static_cast<uint64_t>(grid[0] * grid[1] * grid[2]);
       run_grid(i, grid, slots);
     }
     reports_.deliver([&](const std::string& name, size_t) {
-      return static_cast<const std::byte*>(workspaces.find(name)->second.data);
+      return static_cast<const std::byte*>(plan_.workspace_named(name, call).data);
     });
   }
+  const CallPlan& plan() const override { return plan_; }
 
  private:
-  bool is_used(const Op& workspace) const {
-    for (const HostLaunch& launch : launches_)
-      for (const Slot& slot : launch.slots)
-        if (slot.name == workspace.word("name")) return true;
-    return false;
-  }
-
-  void run_grid(size_t launch, const std::vector<int64_t>& grid,
+  void run_grid(size_t launch, const std::array<int64_t, 3>& grid,
                 const std::vector<uint64_t>& slots) const {
-    int64_t nx = grid[0], ny = grid[1], nz = grid[2];
+    const int64_t nx = grid[0], ny = grid[1], nz = grid[2];
     if (nx <= 0 || ny <= 0 || nz <= 0) return;
     const HostLaunch& made = launches_[launch];
     parallel_for(nx * ny * nz, [&](int64_t begin, int64_t end) {
@@ -127,10 +87,9 @@ class HostKernel : public Executable {
     });
   }
 
-  Kernel kernel_;  // for what the top level computes at launch
+  CallPlan plan_;
   Reports reports_;
   std::vector<HostLaunch> launches_;
-  std::vector<OpId> grids_, workspaces_;
   HostCode code_;
 };
 
@@ -153,6 +112,7 @@ class HostDevice : public HostMemoryDevice {
     return fmt::format("CPU {}, {} threads", cpu, host_threads());
   }
   std::string target() const override { return "host " + host_cpu(); }
+  std::optional<Tier> tier() const override { return Tier::Host; }
 
   std::unique_ptr<Executable> compile(const Kernel& traced) override {
     const Instrumented made = instrument(traced, Watches::Direct);

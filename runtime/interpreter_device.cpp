@@ -2,6 +2,7 @@
 
 #include "ir/canon.h"
 #include "ir/print.h"
+#include "runtime/call_plan.h"
 #include "runtime/dump.h"
 #include "runtime/host_memory.h"
 #include "runtime/stats.h"
@@ -9,13 +10,32 @@
 namespace kiln {
 namespace {
 
+// Without slots: it passes no parameters, and makes its workspaces itself.
+CallPlan make_plan(const Kernel& kernel) {
+  size_t launches = 0;
+  for (OpId id : kernel.region(kernel.body).ops) launches += kernel.op(id).code == OpCode::Launch;
+  return CallPlan(Signature(std::make_shared<const Kernel>(kernel)),
+                  std::vector<std::vector<Slot>>(launches), CallPlan::kAnyGrid);
+}
+
 class InterpretedKernel : public Executable {
  public:
-  explicit InterpretedKernel(const Kernel& kernel) : kernel_(kernel) {}
-  void run(const Bindings& bindings) const override { interpret(kernel_, bindings); }
+  explicit InterpretedKernel(const Kernel& kernel) : plan_(make_plan(kernel)) {}
+
+  void run(const Bindings& bindings) const override {
+    interpret(plan_.signature().kernel(), bindings);
+  }
+  void launch(const CallArguments& arguments, Stream stream,
+              const Workspace& workspace) const override {
+    plan_.enter(arguments, CallPlan::thread_frame());
+    plan_.check_no_stream(stream, "interpreter");
+    plan_.check_workspace(workspace, 0);
+    run(bind(plan_.signature(), plan_.by_name(arguments)));
+  }
+  const CallPlan& plan() const override { return plan_; }
 
  private:
-  Kernel kernel_;
+  CallPlan plan_;
 };
 
 class InterpreterDevice : public HostMemoryDevice {

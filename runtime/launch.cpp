@@ -207,21 +207,23 @@ class Binder {
       fail(fmt::format("{}: expected {}, got a null address", tensor.name, tensor.text()),
            "memory of the device; only a tensor without elements may have none");
     if (reinterpret_cast<uintptr_t>(memory.data) % size_of(memory.dtype) != 0)
-      fail(fmt::format("{}: address {} is not a multiple of {}, the size of {}", tensor.name,
-                       memory.data, size_of(memory.dtype), name(memory.dtype)),
+      fail(fmt::format("{}: expected an address that is a multiple of {}, the size of {}, got {}",
+                       tensor.name, size_of(memory.dtype), name(memory.dtype), memory.data),
            "pass a copy that begins at such a multiple, as any allocation does");
     if (!memory.shape.empty() && memory.shape.back() > 1 && memory.strides.back() != 1)
       fail(fmt::format("{}: expected stride 1 on the last axis, got strides {}", tensor.name,
                        list(memory.strides)),
            "pass a copy whose last axis is contiguous");
     if (!byte_extent(memory).fits)
-      fail(fmt::format("{}: strides {} of {} reach outside the address space", tensor.name,
+      fail(fmt::format("{}: expected strides within the address space, got {} of {}", tensor.name,
                        list(memory.strides), list(memory.shape)),
            "strides count elements, not bytes");
     for (size_t i = 0; i < memory.shape.size() && tensor.written(); ++i)
       if (memory.strides[i] == 0 && memory.shape[i] > 1)
-        fail(fmt::format("{}: stride 0 on axis {}: its elements would overwrite each other",
-                         tensor.name, i),
+        fail(fmt::format(
+                 "{}: expected strides other than 0, as it is written, got 0 on axis {}: its "
+                 "elements would overwrite each other",
+                 tensor.name, i),
              "only inputs may be broadcast");
   }
 

@@ -1,9 +1,11 @@
 #include "runtime/lowering.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <sstream>
 
 #include "ir/error.h"
@@ -82,20 +84,48 @@ void leave_out_passes(Kernel& kernel) {
   kernel.without += passes_left_out(names);
 }
 
-Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target, Dump* dump) {
+Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target, Dump* dump,
+               PassOptions options) {
   if (tier != Tier::Host && first_late_op(kernel)) require_lowered(kernel, target);
   Kernel result = kernel;
   result.target = target;
-  PassOptions options;
   int stage = 0;
   if (dump && *dump) {
     dump->write("00_traced.tile", print(kernel));
-    options.after_each = [&](const PassRun& pass, const Kernel& now) {
+    options.after_each = [&, own = options.after_each](const PassRun& pass, const Kernel& now) {
       dump->write(fmt::format("{:02}_{}.tile", ++stage, pass.name), print(now));
+      if (own) own(pass, now);
     };
   }
   run_passes(result, passes_for(kernel, tier), options);
   return result;
+}
+
+std::vector<std::string> pass_names(Tier tier) {
+  std::vector<std::string> names;
+  for (const Pass& pass : pipeline_for(tier))
+    if (std::find(names.begin(), names.end(), pass.name) == names.end())
+      names.emplace_back(pass.name);
+  return names;
+}
+
+Kernel after_pass(const Kernel& kernel, Tier tier, std::string_view target, std::string_view pass) {
+  std::string name(pass);
+  std::replace(name.begin(), name.end(), '-', '_');
+  const std::vector<std::string> names = pass_names(tier);
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw UserError(fmt::format("the pipeline has no pass '{}'", name),
+                    fmt::format("one of {}", fmt::join(names, ", ")));
+  std::optional<Kernel> found;
+  const auto watch = [&](const PassRun& run, const Kernel& now) {
+    if (run.name == name) found = now;
+  };
+  lowered(kernel, tier, target, nullptr, {.after_each = watch});
+  if (!found)
+    throw UserError(
+        fmt::format("pass '{}' does not run on kernel '{}', {}", name, kernel.name,
+                    first_late_op(kernel) ? "which is scheduled already" : "it is left out"));
+  return std::move(*found);
 }
 
 }  // namespace kiln

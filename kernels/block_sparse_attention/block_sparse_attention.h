@@ -1,17 +1,19 @@
 // Block-sparse attention, forward: configuration, kernel, the callable, and the reference.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsl/schedule.h"
 #include "ir/kernel.h"
+#include "kernels/library_function.h"
 #include "kernels/masks.h"
-#include "runtime/compile.h"
 
 namespace kiln {
 
@@ -29,6 +31,9 @@ struct AttentionConfig {
   bool lse = false;          // also write the natural-log sum of exponentials of each row
   bool written_out = false;  // spelled with reduce and exp instead of online_softmax
   bool fast_math = true;
+  // Also look, on the device, for entries of lists that are no block: UserError, where a kernel
+  // that is not checked skips them. Of masks there is nothing to check.
+  bool checked = false;
   int64_t tile_m = 0, tile_n = 0;      // 0: chosen by tile_for; else a divisor of the block
   int64_t stages = kChosen;            // tiles of keys prefetched, 0 to 8
   int64_t threads = 0;                 // of a block on a GPU; 0: chosen by the compiler
@@ -68,22 +73,24 @@ void check(const AttentionConfig& config, const AttentionArgs& args);
 float scale_of(const AttentionConfig& config, const AttentionArgs& args);
 BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args);
 
-// A compiled kernel; copies share it and may be called from many threads.
-class BlockSparseAttention {
- public:
-  // Only checks and launches.
-  void operator()(const AttentionArgs& args) const;
-  Bindings bind(const AttentionArgs& args) const;  // checked, for compiled()
-  const Compiled& compiled() const { return compiled_; }
-  const AttentionConfig& config() const { return config_; }
-
- private:
-  friend BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config);
-  BlockSparseAttention(const AttentionConfig& config, Compiled compiled)
-      : config_(config), compiled_(std::move(compiled)) {}
-  AttentionConfig config_;
-  Compiled compiled_;
+struct AttentionLimits {
+  int64_t batch = 0, heads = 0, heads_kv = 0, seq = 0, seq_kv = 0;
 };
+struct AttentionInterface {
+  using Config = AttentionConfig;
+  using Args = AttentionArgs;
+  using Limits = AttentionLimits;
+  static constexpr std::array<std::string_view, 8> kTensors = {"q",    "k",      "v",       "o",
+                                                               "mask", "counts", "indices", "lse"};
+  static Kernel kernel(const Config& config) { return block_sparse_attention_kernel(config); }
+  static std::array<const Memory*, 8> tensors(const Args& args);
+  static std::array<Scalar, 1> params(const Config& config, const Args& args) {
+    return {Scalar::of_float(F32, scale_of(config, args))};
+  }
+  static void check(const Config& config, const Args& args) { kiln::check(config, args); }
+  static kiln::Limits dims(const Limits& limits);
+};
+using BlockSparseAttention = LibraryFunction<AttentionInterface>;
 // Traces and compiles, or loads what was compiled before.
 BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config);
 

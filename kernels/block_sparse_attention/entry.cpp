@@ -21,6 +21,7 @@ AttentionConfig attention_config(const Options& options) {
   config.lse = options.boolean("lse");
   config.written_out = options.boolean("written_out");
   config.fast_math = options.boolean("fast_math");
+  config.checked = options.boolean("checked");
   config.tile_m = options.integer("tile_m");
   config.tile_n = options.integer("tile_n");
   config.stages = options.integer("stages");
@@ -57,6 +58,7 @@ std::vector<OptionInfo> options() {
        "also write lse, the log of each row's sum of exponentials"},
       {"written_out", "false", "true or false", "spell the softmax with reduce and exp"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"},
+      {"checked", "false", "true or false", "also check the entries of lists, on the device"},
       {"tile_m", "0", "a divisor of block_m, a multiple of 16; 0: chosen",
        "rows computed together"},
       {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen",

@@ -36,6 +36,7 @@ void mask_elements(const Visible& visible, const Tile& s, const Expr& first_key)
 struct Interface {
   Tensor q, k, v, o;
   std::optional<Tensor> lse, mask, counts, indices;
+  std::optional<Dim> entries;  // of a list
 };
 
 Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, const Dim& heads_kv,
@@ -51,12 +52,27 @@ Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, 
     Dim entries = dim("entries");
     tensors.counts.emplace(input("counts", I32, {batch, heads, rows}));
     tensors.indices.emplace(input("indices", I32, {batch, heads, rows, entries}));
+    tensors.entries.emplace(entries);
   } else {
     Dim cols = dim("cols");
     tensors.mask.emplace(
         input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {batch, heads, rows, cols}));
   }
   return tensors;
+}
+
+// Of the row's list: its count is within the entries, and they are blocks of keys, or -1 for none.
+void check_list(const Interface& t, const Visible& visible, const Expr& b, const Expr& h,
+                const Expr& row) {
+  auto listed = (*t.counts)(b, h, row);
+  device_assert(listed >= 0 && listed <= *t.entries,
+                "counts: expected 0 to the entries of indices");
+  auto blocks = ceildiv(visible.seq_kv, visible.c.block_n);
+  for (auto entry : serial(min(max(listed, 0), *t.entries))) {
+    auto block = (*t.indices)(b, h, row, entry);
+    device_assert(block >= -1 && block < blocks,
+                  "indices: expected blocks of keys, or -1 for none, in the first `count` entries");
+  }
 }
 
 // Calls step(first key of the tile) for every key tile that the query tile visits.
@@ -85,6 +101,7 @@ void for_each_tile(const Interface& t, const Visible& visible, const Expr& b, co
   auto limit = visible.blocks(c.block_n);
   if (c.form == BlockForm::Lists) {
     auto listed = (*t.counts)(b, h, row);
+    if (c.checked) check_list(t, visible, b, h, row);
     for (auto block :
          selected((*t.indices)(b, h, row, all),
                   {.limit = limit, .count = listed, .stages = stages, .schedule = c.schedule}))

@@ -1,13 +1,17 @@
 // The callable: checks what the caller gave, then launches.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 
 namespace kiln {
 namespace {
+
+using Extents = std::initializer_list<int64_t>;  // no memory is allocated for what is right
 
 void require_rank(const char* what, const Memory& tensor, size_t rank, const char* axes) {
   if (tensor.shape.size() != rank)
@@ -20,21 +24,21 @@ void require_dtype(const char* what, const Memory& tensor, DType dtype) {
         fmt::format("{}: expected dtype {}, got {}", what, name(dtype), name(tensor.dtype)));
 }
 
-void require_shape(const char* what, const Memory& tensor, const Shape& shape) {
-  if (tensor.shape != shape)
+void require_shape(const char* what, const Memory& tensor, Extents shape) {
+  if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
     throw UserError(
-        fmt::format("{}: expected shape {}, got {}", what, str(shape), str(tensor.shape)));
+        fmt::format("{}: expected shape {}, got {}", what, str(Shape(shape)), str(tensor.shape)));
 }
 
 // The first axes exactly, the last `growing` ones at least.
-void require_at_least(const char* what, const Memory& tensor, const Shape& shape, size_t growing) {
+void require_at_least(const char* what, const Memory& tensor, Extents shape, size_t growing) {
   bool good = tensor.shape.size() == shape.size();
   for (size_t axis = 0; good && axis < shape.size(); ++axis)
-    good = axis + growing < shape.size() ? tensor.shape[axis] == shape[axis]
-                                         : tensor.shape[axis] >= shape[axis];
+    good = axis + growing < shape.size() ? tensor.shape[axis] == shape.begin()[axis]
+                                         : tensor.shape[axis] >= shape.begin()[axis];
   if (!good)
     throw UserError(
-        fmt::format("{}: expected at least {}, got {}", what, str(shape), str(tensor.shape)),
+        fmt::format("{}: expected at least {}, got {}", what, str(Shape(shape)), str(tensor.shape)),
         "the last axes may be larger, their surplus is ignored; batch and heads are those of q");
 }
 
@@ -112,25 +116,30 @@ BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
   return {args.q.shape[2], args.k.shape[2], config.block_m, config.block_n, config.causal};
 }
 
+std::array<const Memory*, 8> AttentionInterface::tensors(const AttentionArgs& args) {
+  const auto given = [](const std::optional<Memory>& tensor) {
+    return tensor ? &*tensor : nullptr;
+  };
+  return {&args.q,
+          &args.k,
+          &args.v,
+          &args.o,
+          given(args.mask),
+          given(args.counts),
+          given(args.indices),
+          given(args.lse)};
+}
+
+kiln::Limits AttentionInterface::dims(const AttentionLimits& limits) {
+  return {{"batch", limits.batch},
+          {"heads", limits.heads},
+          {"heads_kv", limits.heads_kv},
+          {"seq", limits.seq},
+          {"seq_kv", limits.seq_kv}};
+}
+
 BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config) {
-  AttentionConfig complete = validated(config, device.target());
-  return {complete, compile(device, block_sparse_attention_kernel(complete))};
-}
-
-void BlockSparseAttention::operator()(const AttentionArgs& args) const {
-  compiled_.executable()->run(bind(args));
-}
-
-Bindings BlockSparseAttention::bind(const AttentionArgs& args) const {
-  check(config_, args);
-  Arguments arguments;
-  arguments.tensor("q", args.q).tensor("k", args.k).tensor("v", args.v).tensor("o", args.o);
-  if (args.mask) arguments.tensor("mask", *args.mask);
-  if (args.counts) arguments.tensor("counts", *args.counts);
-  if (args.indices) arguments.tensor("indices", *args.indices);
-  if (args.lse) arguments.tensor("lse", *args.lse);
-  arguments.param("scale", scale_of(config_, args));
-  return kiln::bind(compiled_.signature(), arguments);
+  return {device, validated(config, device.target())};
 }
 
 }  // namespace kiln

@@ -1,6 +1,9 @@
 // The tiles of matmul.
+#include <fmt/format.h>
+
 #include <array>
 
+#include "ir/error.h"
 #include "kernels/matmul/matmul.h"
 #include "passes/gpu_target.h"
 
@@ -36,9 +39,21 @@ Tile tile_for(const MatmulConfig& config, std::string_view target) {
   return shared >= 2 * 80 << 10 ? kLargeIn164 : kLargeIn100;
 }
 
+void require_dtype(const char* field, DType dtype) {
+  if (dtype != F16 && dtype != BF16 && dtype != F32 && dtype != F64)
+    throw UserError(fmt::format("{}: expected f16, bf16, f32 or f64, got {}", field, name(dtype)));
+}
+
+void require(const char* field, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high)
+    throw UserError(fmt::format("{}: expected {} to {}, got {}", field, low, high, value));
+}
+
 }  // namespace
 
 MatmulConfig validated(MatmulConfig config, std::string_view target) {
+  require_dtype("dtype", config.dtype);
+  require_dtype("out", config.out);
   const Tile tile = tile_for(config, target);
   // Threads go with the tile that they were chosen for.
   const bool is_chosen = !config.tile_m && !config.tile_n && !config.tile_k;
@@ -47,7 +62,16 @@ MatmulConfig validated(MatmulConfig config, std::string_view target) {
   if (!config.tile_n) config.tile_n = tile.n;
   if (!config.tile_k) config.tile_k = tile.k;
   if (config.stages == MatmulConfig::kChosen) config.stages = tile.stages;
+  require("tile_m", config.tile_m, 8, 256);
+  require("tile_n", config.tile_n, 8, 256);
+  require("tile_k", config.tile_k, 8, 256);
+  require("stages", config.stages, 0, 8);
+  require("threads", config.threads, 0, 1024);
   return config;
+}
+
+Matmul matmul(Device& device, const MatmulConfig& config) {
+  return {device, validated(config, device.target())};
 }
 
 std::span<const MatmulConfig> shipped_matmul_configs() {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
@@ -21,7 +23,24 @@ std::vector<double> reference(const Memory& x) {
   return y;
 }
 
+void require(const char* field, int64_t value, int64_t high) {
+  if (value < 1 || value > high)
+    throw UserError(fmt::format("{}: expected 1 to {}, got {}", field, high, value));
+}
+
 }  // namespace
+
+RowSoftmaxConfig validated(const RowSoftmaxConfig& config) {
+  if (config.dtype != F16 && config.dtype != BF16 && config.dtype != F32)
+    throw UserError(fmt::format("dtype: expected f16, bf16 or f32, got {}", name(config.dtype)));
+  require("tile_m", config.tile_m, 128);
+  require("tile_n", config.tile_n, 8192);
+  return config;
+}
+
+RowSoftmax row_softmax(Device& device, const RowSoftmaxConfig& config) {
+  return {device, validated(config)};
+}
 
 KernelEntry row_softmax_entry() {
   KernelEntry entry;
@@ -33,9 +52,10 @@ KernelEntry row_softmax_entry() {
       {"tile_n", "128", "1 to 8192", "columns computed together; as many as there are is fastest"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"}};
   entry.build = [](const Options& options, std::string_view) {
-    return row_softmax_kernel(options.dtype("dtype", {F16, BF16, F32}),
-                              options.integer("tile_m", 1, 128), options.integer("tile_n", 1, 8192),
-                              options.boolean("fast_math"));
+    return row_softmax_kernel({.dtype = options.dtype("dtype", {F16, BF16, F32}),
+                               .tile_m = options.integer("tile_m"),
+                               .tile_n = options.integer("tile_n"),
+                               .fast_math = options.boolean("fast_math")});
   };
   entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
   entry.check = [](const Options&, const Bindings&) {};

@@ -7,11 +7,13 @@
 
 namespace kiln {
 
-Kernel row_softmax_kernel(DType dtype, int64_t tile_m, int64_t tile_n, bool fast_math) {
-  return trace("row_softmax", {.fast_math = fast_math}, [&] {
+Kernel row_softmax_kernel(const RowSoftmaxConfig& config) {
+  const RowSoftmaxConfig c = validated(config);
+  const int64_t tile_m = c.tile_m, tile_n = c.tile_n;
+  return trace("row_softmax", {.fast_math = c.fast_math}, [&] {
     Dim rows = dim("rows"), cols = dim("cols");
-    Tensor x = input("x", dtype, {rows, cols});
-    Tensor y = output("y", dtype, {rows, cols});
+    Tensor x = input("x", c.dtype, {rows, cols});
+    Tensor y = output("y", c.dtype, {rows, cols});
     auto first_row = launch({ceildiv(rows, tile_m)})[0] * tile_m;
 
     Tile in = alloc_fragment({tile_m, tile_n}, F32), weight = alloc_fragment({tile_m, tile_n}, F32);

@@ -1,8 +1,36 @@
+#include <fmt/format.h>
+
 #include "ir/dtype.h"
+#include "ir/error.h"
 #include "kernels/compare.h"
 #include "kernels/tile_copy/tile_copy.h"
 
 namespace kiln {
+namespace {
+
+void require_dtype(const char* field, DType dtype) {
+  if (dtype != F16 && dtype != BF16 && dtype != F32)
+    throw UserError(fmt::format("{}: expected f16, bf16 or f32, got {}", field, name(dtype)));
+}
+
+void require(const char* field, int64_t value, int64_t high) {
+  if (value < 1 || value > high)
+    throw UserError(fmt::format("{}: expected 1 to {}, got {}", field, high, value));
+}
+
+}  // namespace
+
+TileCopyConfig validated(const TileCopyConfig& config) {
+  require_dtype("dtype", config.dtype);
+  require_dtype("out", config.out);
+  require("tile_m", config.tile_m, 128);
+  require("tile_n", config.tile_n, 8192);
+  return config;
+}
+
+TileCopy tile_copy(Device& device, const TileCopyConfig& config) {
+  return {device, validated(config)};
+}
 
 KernelEntry tile_copy_entry() {
   KernelEntry entry;
@@ -18,9 +46,11 @@ KernelEntry tile_copy_entry() {
                      options.text("out").empty() ? from : options.dtype("out", {F16, BF16, F32}));
   };
   entry.build = [dtypes](const Options& options, std::string_view) {
-    auto [from, to] = dtypes(options);
-    return tile_copy_kernel(from, to, options.integer("tile_m", 1, 128),
-                            options.integer("tile_n", 1, 8192));
+    const auto [from, to] = dtypes(options);
+    return tile_copy_kernel({.dtype = from,
+                             .out = to,
+                             .tile_m = options.integer("tile_m"),
+                             .tile_n = options.integer("tile_n")});
   };
   entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
   entry.check = [](const Options&, const Bindings&) {};

@@ -4,14 +4,16 @@
 
 namespace kiln {
 
-Kernel tile_copy_kernel(DType from, DType to, int64_t tile_m, int64_t tile_n) {
+Kernel tile_copy_kernel(const TileCopyConfig& config) {
+  const TileCopyConfig c = validated(config);
+  const int64_t tile_m = c.tile_m, tile_n = c.tile_n;
   return trace("tile_copy", {}, [&] {
     Dim rows = dim("rows"), cols = dim("cols");
-    Tensor x = input("x", from, {rows, cols});
-    Tensor y = output("y", to, {rows, cols});
+    Tensor x = input("x", c.dtype, {rows, cols});
+    Tensor y = output("y", c.out, {rows, cols});
     auto block = launch({ceildiv(cols, tile_n), ceildiv(rows, tile_m)});
     Span down = span(block[1] * tile_m, tile_m), across = span(block[0] * tile_n, tile_n);
-    Tile tile = alloc_fragment({tile_m, tile_n}, from);
+    Tile tile = alloc_fragment({tile_m, tile_n}, c.dtype);
     copy(x(down, across), tile);
     copy(tile, y(down, across));
   });

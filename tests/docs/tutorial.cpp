@@ -309,7 +309,7 @@ TEST_CASE("tutorial: attention by hand") {
 TEST_CASE("tutorial: attention with online_softmax") {
   for (bool causal : {false, true}) {
     Problem problem;
-    Compiled attention = compile(device("host"), flash_attention(causal));
+    Function attention = compile(device("host"), flash_attention(causal));
     attention(problem.arguments());
     problem.check([&](int64_t, int64_t i, int64_t j) { return !causal || j <= i; });
   }

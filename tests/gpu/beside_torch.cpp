@@ -10,18 +10,14 @@ namespace {
 
 using namespace kiln;
 
-Kernel softmax() {
-  return row_softmax_kernel(F32, 1, 4096, true);
-}
-
 void run_softmax(std::string_view device_name, const Memory& x, const Memory& y, void* stream) {
+  const RowSoftmaxConfig config{F32, 1, 4096};
   if (device_name == "host") {
-    static const Compiled kernel = compile(device("host"), softmax());
-    return kernel(Arguments().tensor("x", x).tensor("y", y));
+    static const RowSoftmax kernel = row_softmax(device("host"), config);
+    return kernel({x, y});
   }
-  static const auto kernel = cuda_executable(compile(cuda_device(), softmax()));
-  const Memory* tensors[] = {&x, &y};
-  kernel->launch({.tensors = tensors}, static_cast<cuda::CUstream>(stream));
+  static const RowSoftmax kernel = row_softmax(cuda_device(), config);
+  kernel({x, y}, stream);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ int64_t repeats() {
 TEST_CASE("hand-written attention gives the same bits every time", "[late]") {
   Device& where = fast_device();
   if (kiln::testing::uses_host_memory(where)) return;  // its threads have no such freedom
-  const Compiled kernel =
+  const Function kernel =
       compile(where, kiln::testing::late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile"));
   const CudaExecutable& code = *cuda_executable(kernel);
   std::mt19937_64 random(run_seed() + 2);

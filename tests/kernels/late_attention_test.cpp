@@ -12,7 +12,7 @@ namespace {
 
 void check_late(Device& device, AttentionCase& one, int64_t ctas) {
   LateAttention late(one);
-  const Compiled kernel =
+  const Function kernel =
       compile(device, kiln::testing::late_kernel(KILN_TESTS_DIR, "block_sparse_d128.tile"));
   kiln::testing::run_on(device, *kernel.executable(),
                         bind(kernel.signature(), late.arguments(ctas)));

@@ -73,7 +73,7 @@ TEST_CASE("layouts: rows of a softmax stay in a warp where there are enough", "[
       for (const auto& [rows, columns] :
            {std::pair{16, 128}, {1, 1024}, {4, 64}, {128, 32}, {3, 100}, {17, 33}}) {
         INFO(fmt::format("{} {}x{} warps {}", name(dtype), rows, columns, warps));
-        const Inferred inferred = infer(row_softmax_kernel(dtype, rows, columns, true), warps);
+        const Inferred inferred = infer(row_softmax_kernel({dtype, rows, columns}), warps);
         CHECK(inferred.after.converts == 0);
         if (rows >= warps && warps > 0) CHECK(inferred.after.shared == 0);
       }

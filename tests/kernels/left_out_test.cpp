@@ -125,8 +125,8 @@ TEST_CASE("products of matrices without passes", "[without]") {
 TEST_CASE("kernels on rows without passes", "[without]") {
   const Dims dims{{"rows", 19}, {"cols", 150}};
   for (bool fast_math : {false, true})
-    expect_same_results(row_softmax_kernel(F16, 4, 64, fast_math), dims);
-  expect_same_results(tile_copy_kernel(F32, BF16, 8, 64), dims);
+    expect_same_results(row_softmax_kernel({F16, 4, 64, fast_math}), dims);
+  expect_same_results(tile_copy_kernel({F32, BF16, 8, 64}), dims);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void check_kernel(std::string_view name, const std::map<std::string, std::string
   Options options = entry.with_defaults(given);
   std::mt19937_64 random(run_seed());
   for (auto where : devices()) {
-    Compiled compiled = compile(device(where), entry.build(options, device(where).target()));
+    Function compiled = compile(device(where), entry.build(options, device(where).target()));
     Arguments arguments;
     std::map<std::string, Array> arrays;
     for (const auto& [tensor, shape] : inputs) {

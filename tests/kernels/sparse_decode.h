@@ -37,6 +37,7 @@ struct DecodeCase {
   void poison(double value);  // every key and value that no query sees
   void run(Device& device);
   void check(Device& device);  // runs and compares with float64
+  void compare_with_reference() const;  // o and lse
 };
 
 }  // namespace kiln::test

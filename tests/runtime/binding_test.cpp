@@ -160,13 +160,14 @@ TEST_CASE("strides, alignment and null") {
         "a tensor without elements may have none");
   q.data = reinterpret_cast<void*>(0x1001);
   CHECK(call.error_with("q", q) ==
-        "attend: q: address 0x1001 is not a multiple of 2, the size of f16 | pass a copy that "
+        "attend: q: expected an address that is a multiple of 2, the size of f16, got 0x1001 | "
+        "pass a copy that "
         "begins at such a multiple, as any allocation does");
   q = call.q.view();
   q.strides[0] = std::numeric_limits<int64_t>::max() / 2;
   CHECK(call.error_with("q", q) ==
-        "attend: q: strides [4611686018427387903, 64, 1] of [2, 100, 64] reach outside the "
-        "address space | strides count elements, not bytes");
+        "attend: q: expected strides within the address space, got [4611686018427387903, 64, 1] of "
+        "[2, 100, 64] | strides count elements, not bytes");
   call = Call();
   q = call.q.view();
   q.strides = {0, 64, 1};
@@ -177,7 +178,8 @@ TEST_CASE("strides, alignment and null") {
   Memory o = call.o.view();
   o.strides[1] = 0;
   CHECK(call.error_with("o", o) ==
-        "attend: o: stride 0 on axis 1: its elements would overwrite each other | "
+        "attend: o: expected strides other than 0, as it is written, got 0 on axis 1: its elements "
+        "would overwrite each other | "
         "only inputs may be broadcast");
 }
 

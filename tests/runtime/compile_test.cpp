@@ -100,7 +100,7 @@ TEST_CASE("different kernels compile side by side") {
 
 TEST_CASE("a handle outlives the caches and is shared by threads") {
   FreshCache cache;
-  Compiled handle = compile(device("host"), scale_kernel());
+  Function handle = compile(device("host"), scale_kernel());
   forget_compiled();
   Counter counter;
   std::atomic<int> wrong{0};

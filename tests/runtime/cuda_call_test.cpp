@@ -141,8 +141,9 @@ TEST_CASE("cuda call: what is wrong with an argument is said, with kernel and na
   CHECK_THAT(with([&](Memory& m) { m.data = elsewhere.data; }),
              Contains("scale: x: expected memory of device 0 (Fake H200), got memory of device 1"));
   CHECK_THAT(scale_error(*scale, x.memory(), elsewhere), Contains("scale: y: expected"));
-  CHECK_THAT(with([&](Memory& m) { m.data = x.at(2).data; }),
-             Contains("scale: x: address") && Contains("is not a multiple of 4, the size of f32"));
+  CHECK_THAT(
+      with([&](Memory& m) { m.data = x.at(2).data; }),
+      Contains("scale: x: expected an address that is a multiple of 4, the size of f32, got"));
   CHECK_THAT(with([](Memory& m) { m.data = nullptr; }),
              Contains("scale: x: expected f32 [n], got a null address"));
   CHECK_THAT(with([](Memory& m) { m.strides = {2}; }),
@@ -238,7 +239,7 @@ TEST_CASE("cuda call: the stream's workspace") {
   const auto two = on_gpu(two_launch_kernel());
   Device& gpu = device("cuda");
   int streams[3];
-  const auto call = [&](int64_t n, cuda::CUstream stream, void* workspace = nullptr) {
+  const auto call = [&](int64_t n, Stream stream, const Workspace& workspace = {}) {
     OnDevice x(gpu, F32, {2 * n}), y(gpu, F32, {n});
     const Memory* tensors[] = {&x.memory(), &y.memory()};
     const CallArguments arguments{.tensors = tensors};
@@ -266,26 +267,39 @@ TEST_CASE("cuda call: the stream's workspace") {
   CHECK(call(100, &streams[1]) == other);
 
   OnDevice own(gpu, F32, {1000});
-  CHECK(call(100, &streams[2], own.memory().data) == address(own.memory().data));
+  const Workspace given = {own.memory().data, 4000};
+  CHECK(call(100, &streams[2], given) == address(own.memory().data));
   OnDevice x2(gpu, F32, {2}), y1(gpu, F32, {1});
   const Memory* tensors[] = {&x2.memory(), &y1.memory()};
-  const auto error_with = [&](void* workspace, cuda::CUstream stream) {
+  const auto error_with = [&](const Workspace& workspace, Stream stream) {
     return error_of([&] { two->launch({.tensors = tensors}, stream, workspace); });
   };
-  CHECK_THAT(error_with(own.at(4).data, nullptr),
-             Contains("two_launches: workspace: address") && Contains("not a multiple of 256"));
+  CHECK_THAT(
+      error_with({own.at(4).data, 3996}, nullptr),
+      Contains("two_launches: workspace: expected an address that is a multiple of 256, got"));
+  CHECK_THAT(
+      error_with({nullptr, 256}, nullptr),
+      Contains("two_launches: workspace: expected 256 bytes of the device's memory, got a null"));
+  CHECK_THAT(error_with({own.memory().data, 255}, nullptr),
+             Contains("two_launches: workspace: expected at least 256 bytes, got 255"));
   HostPage host;
   CHECK_THAT(
-      error_with(host.data(), nullptr),
+      error_with({host.data(), 256}, nullptr),
       Contains("two_launches: workspace: expected memory of device 0 (Fake H200), got host"));
 
+  // What is captured gets memory of the graph's own, which is given back behind the last launch.
   fake.captured = &streams[0];
-  CHECK_THAT(error_with(nullptr, &streams[0]),
-             Contains("two_launches: a graph that is captured cannot use the stream's own "
-                      "workspace") &&
+  fake.forget();
+  CHECK(error_with({}, &streams[0]) == "no error");
+  CHECK(fake.calls("cuMemAllocAsync") == 1);
+  CHECK(fake.calls("cuMemFreeAsync") == 1);
+  CHECK(error_with(given, &streams[0]) == "no error");
+  CHECK(error_with({}, &streams[1]) == "no error");
+  CHECK(fake.calls("cuMemAllocAsync") == 1);
+  fake.fail("cuMemAllocAsync", Result::NotSupported);
+  CHECK_THAT(device_error_of([&] { error_with({}, &streams[0]); }),
+             Contains("two_launches: allocating a workspace in the graph") &&
                  Contains("allocate workspace_bytes (256 here)"));
-  CHECK(error_with(own.memory().data, &streams[0]) == "no error");
-  CHECK(error_with(nullptr, &streams[1]) == "no error");
   CHECK(fake.stack().empty());
 }
 

@@ -301,7 +301,7 @@ TEST_CASE("cuda device: time of launches by the device's own clock") {
   FreshCache cache;
   Device& gpu = device("cuda");
   OnDevice x(gpu, iota(100)), y(gpu, F32, {100});
-  const Compiled scale = compile(gpu, scale_kernel());
+  const Function scale = compile(gpu, scale_kernel());
   const Bindings bindings =
       bind(scale.signature(),
            Arguments().tensor("x", x.memory()).tensor("y", y.memory()).param("factor", 2));
@@ -313,7 +313,7 @@ TEST_CASE("cuda device: time of launches by the device's own clock") {
 
   Array in(F32, {100}), out(F32, {100});
   Device& host = device("host");
-  const Compiled on_host = compile(host, scale_kernel());
+  const Function on_host = compile(host, scale_kernel());
   const Bindings host_bindings =
       bind(on_host.signature(), Arguments().tensor("x", in).tensor("y", out).param("factor", 2));
   CHECK(host.time_ms(*on_host.executable(), host_bindings, 3) > 0);

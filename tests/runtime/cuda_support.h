@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/support/allocations.h"
 #include "tests/support/fake_cuda.h"
 
 namespace kiln::test {
@@ -17,7 +18,5 @@ std::string device_error_of(const std::function<void()>& action);
 
 // y[i] += a · x[i], which the fake driver can run: (x, y: pointers; a: f32; n: u32).
 std::string saxpy_ptx(const std::string& version = "8.0");
-
-int64_t allocations();  // by `new` in this thread, so far
 
 }  // namespace kiln::test

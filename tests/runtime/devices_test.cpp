@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 TEST_CASE("blocks come with their indices, x fastest, for any number of threads") {
   FreshCache cache;
   for (std::string_view name : cpu_devices()) {
-    Compiled grid = compile(device(name), grid_kernel());
+    Function grid = compile(device(name), grid_kernel());
     for (int threads : {1, 2, 7}) {
       set_host_threads(threads);
       for (const Shape& box : std::vector<Shape>{{1, 1, 1}, {5, 7, 9}, {1, 9, 1}, {3, 1, 2}}) {
@@ -37,7 +37,7 @@ TEST_CASE("blocks come with their indices, x fastest, for any number of threads"
 TEST_CASE("a grid with an extent of 0 runs nothing") {
   FreshCache cache;
   for (std::string_view name : cpu_devices()) {
-    Compiled grid = compile(device(name), grid_kernel());
+    Function grid = compile(device(name), grid_kernel());
     for (const Shape& box : std::vector<Shape>{{0, 1, 1}, {4, 0, 4}, {4, 4, 0}, {0, 0, 0}}) {
       Memory nothing = Memory::contiguous(nullptr, I32, box);
       grid(Arguments().tensor("out", nothing));
@@ -49,7 +49,7 @@ TEST_CASE("a grid with an extent of 0 runs nothing") {
 TEST_CASE("launches run in order and share a workspace") {
   FreshCache cache;
   for (std::string_view name : cpu_devices()) {
-    Compiled two = compile(device(name), two_launch_kernel());
+    Function two = compile(device(name), two_launch_kernel());
     for (int64_t n : {0, 1, 100, 1000}) {
       Array x(F32, {2 * n}), y(F32, {n});
       for (int64_t i = 0; i < 2 * n; ++i) x.set(i, static_cast<double>(i));

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "tests/support/fake_kernels.h"
 
@@ -19,7 +21,7 @@ struct kiln::cuda::CUmod_st {
   int device;
 };
 struct kiln::cuda::CUfunc_st {
-  std::string name;
+  std::string name, code;
   int device;
   int max_dynamic_shared;
   std::vector<size_t> param_bytes;  // of each parameter
@@ -29,6 +31,13 @@ struct kiln::cuda::CUevent_st {
 };
 
 namespace {
+
+// A graph and what is made of it: launches in order, and memory that lives as long.
+struct Graph {
+  std::vector<std::pair<CUfunction, FakeCuda::Launch>> launches;
+  std::vector<std::shared_ptr<void>> memory;
+};
+Graph capture;  // what is being captured
 
 FakeCuda fake;
 CUctx_st contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
@@ -73,6 +82,9 @@ FakeCuda* kiln_fake_cuda() {
     self.max_threads = fresh->max_threads;
     self.jit_log = fresh->jit_log;
     self.captured = nullptr;
+    self.launches_left = -1;
+    self.execute = nullptr;
+    capture = {};
     self.history.reset();
     self.maps.clear();
     self.last_launch = self.launch_before = {};
@@ -235,9 +247,10 @@ Result cuModuleGetFunction(CUfunction* function, CUmodule module, const char* na
   if (entry == std::string::npos) return Result::NotFound;
   // As long as the library: tests do not outlive it.
   static auto& functions = *new std::map<std::string, CUfunc_st>;
-  const std::string key = name + std::string("@") + std::to_string(module->device);
+  const std::string key = name + std::string("@") + std::to_string(module->device) + module->code;
   *function =
-      &functions.try_emplace(key, CUfunc_st{name, module->device, 48 << 10, {}}).first->second;
+      &functions.try_emplace(key, CUfunc_st{name, module->code, module->device, 48 << 10, {}})
+           .first->second;
   (*function)->param_bytes = declared_parameters(module->code, entry);
   return enter<FakeCuda::entry("cuModuleGetFunction")>();
 }
@@ -269,11 +282,19 @@ Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int 
   return enter<FakeCuda::entry("cuOccupancyMaxActiveBlocksPerMultiprocessor")>();
 }
 
+static Result execute(CUfunction function, const FakeCuda::Launch& launch) {
+  if (function->name == "saxpy") return kiln::test::saxpy(fake, launch);
+  if (function->name == "scale") return kiln::test::scale(fake, launch);
+  return fake.execute ? fake.execute(fake, launch, function->code) : Result::Success;
+}
+
 Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic_shared,
                       CUstream stream, void** params, void** extra) {
   Result answer = enter<FakeCuda::entry("cuLaunchKernel")>();
   if (answer != Result::Success) return answer;
+  if (fake.launches_left == 0) return Result::LaunchFailed;
+  if (fake.launches_left > 0) --fake.launches_left;
   if (stack.empty() || stack.back()->device != function->device) return Result::InvalidContext;
   if (!params == !extra) return Result::InvalidValue;
   if (block_x * block_y * block_z > static_cast<unsigned>(fake.max_threads))
@@ -306,8 +327,54 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   launch.dynamic_shared = dynamic_shared;
   launch.stream = stream;
   launch.device = function->device;
-  if (function->name == "saxpy") return kiln::test::saxpy(fake, launch);
-  return function->name == "scale" ? kiln::test::scale(fake, launch) : Result::Success;
+  if (!stream || stream != fake.captured) return execute(function, launch);
+  capture.launches.emplace_back(function, launch);
+  return Result::Success;
+}
+
+Result cuStreamCreate(CUstream* stream, unsigned) {
+  *stream = new char;
+  return Result::Success;
+}
+
+Result cuStreamDestroy_v2(CUstream stream) {
+  delete static_cast<char*>(stream);
+  return Result::Success;
+}
+
+Result cuStreamBeginCapture_v2(CUstream stream, int) {
+  if (fake.captured || !stream) return Result::StreamCaptureUnsupported;
+  fake.captured = stream;
+  return Result::Success;
+}
+
+Result cuStreamEndCapture(CUstream stream, void** graph) {
+  if (stream != fake.captured) return Result::StreamCaptureUnsupported;
+  fake.captured = nullptr;
+  *graph = new Graph(std::exchange(capture, {}));
+  return Result::Success;
+}
+
+Result cuGraphInstantiateWithFlags(void** made, void* graph, unsigned long long) {
+  *made = new Graph(*static_cast<Graph*>(graph));
+  return Result::Success;
+}
+
+Result cuGraphLaunch(void* made, CUstream) {
+  std::lock_guard lock(fake.launching);
+  for (const auto& [function, launch] : static_cast<Graph*>(made)->launches)
+    if (Result result = execute(function, launch); result != Result::Success) return result;
+  return Result::Success;
+}
+
+Result cuGraphDestroy(void* graph) {
+  delete static_cast<Graph*>(graph);
+  return Result::Success;
+}
+
+Result cuGraphExecDestroy(void* made) {
+  delete static_cast<Graph*>(made);
+  return Result::Success;
 }
 
 Result cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
@@ -328,6 +395,21 @@ Result cuMemFree_v2(CUdeviceptr memory) {
   if (fake.blocks.erase(memory) == 0) return Result::InvalidValue;
   std::free(reinterpret_cast<void*>(memory));
   return enter<FakeCuda::entry("cuMemFree_v2")>();
+}
+
+Result cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream) {
+  Result answer = enter<FakeCuda::entry("cuMemAllocAsync")>();
+  if (answer == Result::Success) answer = cuMemAlloc_v2(memory, bytes);
+  if (answer == Result::Success && stream && stream == fake.captured)
+    capture.memory.emplace_back(reinterpret_cast<void*>(*memory), [](void* block) {
+      cuMemFree_v2(reinterpret_cast<CUdeviceptr>(block));
+    });
+  return answer;
+}
+
+Result cuMemFreeAsync(CUdeviceptr memory, CUstream stream) {
+  if (stream && stream == fake.captured) return enter<FakeCuda::entry("cuMemFreeAsync")>();
+  return cuMemFree_v2(memory);
 }
 
 Result cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -464,6 +546,8 @@ Result cuEventElapsedTime(float* milliseconds, CUevent start, CUevent stop) {
                                             cuLaunchKernel,
                                             cuMemAlloc_v2,
                                             cuMemFree_v2,
+                                            cuMemAllocAsync,
+                                            cuMemFreeAsync,
                                             cuMemGetInfo_v2,
                                             cuMemcpyHtoDAsync_v2,
                                             cuMemcpyDtoHAsync_v2,

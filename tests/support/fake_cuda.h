@@ -1,8 +1,10 @@
 // A CUDA driver without a GPU, for tests: what it is told to be, and what it has seen.
 //
 // It is a shared library of its own with libcuda's names, so that the code under test opens it as
-// it opens the real one. Device memory is host memory; of kernels it knows saxpy and scale. A cubin
-// is ELF's magic and the PTX it was made from; one that holds the word `corrupt` is refused.
+// it opens the real one. Device memory is host memory; of kernels it knows saxpy and scale, and
+// whatever `execute` can run. A cubin is ELF's magic and the PTX it was made from; one that holds
+// the word `corrupt` is refused. Work is done when it is queued; what a captured stream gets is
+// done when the graph is launched.
 #pragma once
 
 #include <array>
@@ -48,6 +50,7 @@ class FakeCuda {
   std::string jit_log = "ptxas info    : Used 32 registers";
 
   cuda::CUstream captured = nullptr;  // the stream that is being captured into a graph
+  int64_t launches_left = -1;         // launches beyond so many fail; -1: none does
 
   // Every later call of the entry point answers `result`.
   void fail(std::string_view symbol, cuda::Result result) {
@@ -72,6 +75,8 @@ class FakeCuda {
     int device;
   };
   Launch last_launch = {}, launch_before = {};
+  // Runs a kernel of this PTX that the driver does not know; null: it does nothing.
+  cuda::Result (*execute)(FakeCuda& fake, const Launch& launch, const std::string& code) = nullptr;
   std::optional<std::vector<std::string>> history;  // if it is there: functions as launched
   std::mutex launching;
 

@@ -10,8 +10,10 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/error.h"
@@ -89,23 +91,30 @@ void measure_loading(Device& gpu) {
   }
 }
 
-// The tensors of a small call, and variants of them with other addresses and another length.
+// The tensors of a small call, and variants of them with other addresses and another length; as the
+// kernel's own arguments and by position.
 class SmallCall {
  public:
   static constexpr int kVariants = 4;
 
   SmallCall(Device& gpu, const Signature& signature, const AttentionConfig& config)
-      : gpu_(gpu), config_(config), memory_(static_cast<char*>(gpu.allocate(kTensors * kBytes))) {
+      : gpu_(gpu), memory_(static_cast<char*>(gpu.allocate(kTensors * kBytes))) {
     const std::vector<char> zeros(kTensors * kBytes);
     gpu.upload(memory_, zeros.data(), zeros.size());
-    tensors_.resize(signature.tensors().size());
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      infos_.push_back(&signature.tensors()[i]);
-      tensors_[i] = Memory::contiguous(nullptr, infos_[i]->dtype, shape(i, 64));
-      pointers_.push_back(&tensors_[i]);
-      is_mask_.push_back(infos_[i]->name == "mask");
-    }
+    const auto tensor = [](DType dtype, Shape shape) {
+      return Memory::contiguous(nullptr, dtype, std::move(shape));
+    };
+    const Shape keys = {1, 1, 64, config.dim}, values = {1, 1, 64, config.dim_v};
+    args_.q = args_.k = tensor(config.dtype, keys);
+    args_.v = args_.o = tensor(config.dtype, values);
+    args_.lse = tensor(F32, {1, 1, 64});
+    args_.mask = tensor(Bool, {1, 1, 1, 1});
+    args_.scale = 0.125f;
     scale_ = Scalar::of_float(F32, 0.125);
+    const std::map<std::string, const Memory*> named = {
+        {"q", &args_.q}, {"k", &args_.k},      {"v", &args_.v},
+        {"o", &args_.o}, {"lse", &*args_.lse}, {"mask", &*args_.mask}};
+    for (const TensorInfo& info : signature.tensors()) pointers_.push_back(named.at(info.name));
   }
 
   ~SmallCall() { gpu_.release(memory_); }
@@ -114,33 +123,24 @@ class SmallCall {
   // Changes every address and the length; allocates nothing.
   void change(int variant) {
     const int64_t length = 60 + variant % kVariants;
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      Memory& tensor = tensors_[i];
-      tensor.data = memory_ + i * kBytes + static_cast<size_t>(variant % kVariants) * 512;
-      if (is_mask_[i]) continue;
-      tensor.shape[2] = length;
-      tensor.strides[0] = tensor.strides[1] =
-          tensor.shape.size() == 4 ? length * tensor.strides[2] : length;
+    char* next = memory_ + static_cast<size_t>(variant % kVariants) * 512;
+    for (Memory* tensor : {&args_.q, &args_.k, &args_.v, &args_.o, &*args_.lse}) {
+      tensor->data = std::exchange(next, next + kBytes);
+      tensor->shape[2] = length;
+      tensor->strides[0] = tensor->strides[1] =
+          tensor->shape.size() == 4 ? length * tensor->strides[2] : length;
     }
+    args_.mask->data = next;
   }
-  CallArguments arguments() const { return {pointers_, {&scale_, 1}}; }
+  CallArguments by_position() const { return {pointers_, {&scale_, 1}}; }
+  const AttentionArgs& args() const { return args_; }
 
  private:
   static constexpr size_t kTensors = 8, kBytes = 256 << 10;
 
-  Shape shape(size_t i, int64_t length) const {
-    const std::string& name = infos_[i]->name;
-    if (name == "mask") return {1, 1, 1, 1};
-    if (name == "lse") return {1, 1, length};
-    return {1, 1, length, name == "v" || name == "o" ? config_.dim_v : config_.dim};
-  }
-
   Device& gpu_;
-  AttentionConfig config_;
   char* memory_;
-  std::vector<const TensorInfo*> infos_;
-  std::vector<bool> is_mask_;
-  std::vector<Memory> tensors_;
+  AttentionArgs args_;
   std::vector<const Memory*> pointers_;
   Scalar scale_;
 };
@@ -152,16 +152,18 @@ using Bytes = std::vector<uint64_t>;
 void measure_launching(CudaDevice& gpu) {
   constexpr int kRuns = 50, kLaunches = 200;
   const AttentionConfig config = config_of(F16, 64, true);
-  const auto kernel = cuda_executable(compile(gpu, block_sparse_attention_kernel(config)));
+  const BlockSparseAttention attend = block_sparse_attention(gpu, config);
+  const Function& positional = attend;
+  const auto kernel = cuda_executable(attend);
   const CallPlan& plan = kernel->plan();
   SmallCall call(gpu, plan.signature(), config);
   CallPlan::Frame frame;
   std::vector<Bytes> params;
   for (int i = 0; i < SmallCall::kVariants; ++i) {
     call.change(i);
-    plan.enter(call.arguments(), frame);
+    plan.enter(call.by_position(), frame);
     params.emplace_back(plan.parameter_words(0));
-    plan.fill_slots(0, call.arguments(), frame, params.back().data());
+    plan.fill_slots(0, call.by_position(), frame, params.back().data());
   }
   const std::array<int64_t, 3> grid = plan.grid(0, frame);
   const cuda::Function& function = kernel->functions()[0];
@@ -177,11 +179,15 @@ void measure_launching(CudaDevice& gpu) {
                     static_cast<unsigned>(function.dynamic_shared()), nullptr, nullptr, extra),
                 "launching");
   };
-  const auto ours = [&](int i) {
+  const auto by_position = [&](int i) {
     call.change(i);
-    kernel->launch(call.arguments(), nullptr);
+    positional(call.by_position(), nullptr);
   };
-  std::vector<double> times[3];
+  const auto ours = [&](int i) {  // with the kernel's own arguments
+    call.change(i);
+    attend(call.args(), nullptr);
+  };
+  std::vector<double> times[4];
   const auto run = [&](std::vector<double>& into, auto&& launch) {
     for (int i = 0; i < kLaunches; ++i) {
       const auto start = std::chrono::steady_clock::now();
@@ -197,13 +203,17 @@ void measure_launching(CudaDevice& gpu) {
       cuda::Current current(gpu.context());
       run(times[0], bare);
       run(times[1], ours);
+      run(times[3], by_position);
     }
     run(times[2], ours);
   }
-  const double driver = median(times[0]), current = median(times[1]), pushed = median(times[2]);
+  const double driver = median(times[0]), current = median(times[1]), pushed = median(times[2]),
+               position = median(times[3]);
   fmt::print("launching it, {} bytes of parameters, addresses and length changed each time\n",
              params[0].size() * sizeof(uint64_t));
   row("bare cuLaunchKernel, median of 10,000", driver, "µs");
+  row("by position, context current", position, "µs");
+  row("  more than bare", position - driver, "µs", 0.7);
   row("ours, context current", current, "µs");
   row("  more than bare", current - driver, "µs", 0.7);
   row("ours, context pushed and popped", pushed, "µs");

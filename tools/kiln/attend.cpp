@@ -166,7 +166,7 @@ void attend(const AttendOptions& options) {
   {
     Progress progress("running");
     if (options.emulator.given())
-      run_emulated(*kernel->compiled().executable(), kernel->bind(arrays.args()), options.emulator);
+      run_emulated(*kernel->executable(), kernel->bind(arrays.args()), options.emulator);
     else
       (*kernel)(arrays.args());
     where.synchronize();

@@ -63,7 +63,7 @@ double median(std::vector<double> values) {
 // A kernel compiled with one choice of options, and what it is run on.
 struct Candidate {
   std::string name;  // the options that were varied
-  Compiled compiled;
+  Function compiled;
   Bindings bindings;
   Work work;
 };
@@ -179,7 +179,7 @@ class Bench {
     std::vector<Candidate> candidates;
     for (const auto& [variant, options] : choices(entry, given)) {
       try {
-        Compiled compiled = compile(device_, entry.build(options, device_.target()));
+        Function compiled = compile(device_, entry.build(options, device_.target()));
         if (candidates.empty()) place(compiled.signature(), inputs, copies, arguments);
         const Bindings bindings = bind(compiled.signature(), arguments);
         candidates.push_back({variant, compiled, bindings, entry.work(options, bindings)});
@@ -228,7 +228,7 @@ class Bench {
     for (size_t i = 0; i < configs.size(); ++i) {
       try {
         BlockSparseAttention kernel = block_sparse_attention(device_, configs[i]);
-        candidates.push_back({variants[i], kernel.compiled(), kernel.bind(there.args()), work});
+        candidates.push_back({variants[i], kernel, kernel.bind(there.args()), work});
       } catch (const Error& error) {
         fmt::print("{:<64} {}  {}\n", what, error.what(), variants[i]);
       }

@@ -49,19 +49,9 @@ void add_device_options(CLI::App& command, DeviceChoice& choice) {
       ->type_name("SM");
 }
 
-std::optional<cuda::DeviceProperties> usable_gpu() {
-  try {
-    if (cuda::device_count() == 0) return std::nullopt;
-    auto properties = cuda::device_properties(cuda::default_ordinal());
-    return properties.usable() ? std::optional(properties) : std::nullopt;
-  } catch (const DeviceError&) {  // no driver
-    return std::nullopt;
-  }
-}
-
 Device& chosen_device(const DeviceChoice& choice) {
   if (!choice.device.empty()) return device(choice.device, choice.arch);
-  const auto gpu = usable_gpu();
+  const auto gpu = cuda::usable_gpu();
   if (!gpu) return device("host", choice.arch);
   Device& chosen = device("cuda", choice.arch);
   fmt::print(stderr, "note: on {}, {}; --device host is the CPU\n", chosen.name(), gpu->name);
@@ -179,15 +169,6 @@ Array load_as(const std::string& argument, const std::string& path, DType wanted
                     wanted == BF16 ? "save ml_dtypes.bfloat16, or its bits as uint16"
                                    : "convert it with astype before numpy.save");
   return reinterpreted(array, wanted);
-}
-
-std::string place(const Loc& loc) {
-  if (!loc.known()) return "";
-  std::error_code error;
-  const auto here = std::filesystem::current_path(error);
-  std::string file = std::filesystem::path(loc.file).lexically_proximate(here).string();
-  if (error || file.size() >= std::string_view(loc.file).size()) file = loc.file;
-  return fmt::format("{}:{}", file, loc.line);
 }
 
 double milliseconds_since(const std::chrono::steady_clock::time_point& start) {

@@ -34,8 +34,6 @@ void add_device_options(CLI::App& command, DeviceChoice& choice);
 // The device. Without --device it is a GPU if one can be used, and then stderr is told; else the
 // host.
 Device& chosen_device(const DeviceChoice& choice);
-// The GPU that "cuda" names, if there is one that Kiln can use.
-std::optional<cuda::DeviceProperties> usable_gpu();
 
 // UserError if one cannot be written, or if two (by option) are the same file: said before the
 // work.
@@ -68,9 +66,6 @@ void add_launch_settings(const Signature& signature, const NamedTexts& settings,
 // that NumPy lacks (bf16, fp8). UserError otherwise.
 Array load_as(const std::string& argument, const std::string& path, DType wanted);
 Array reinterpreted(const Array& array, DType dtype);  // of the same width
-
-// "file:line", the file from the current directory where that is shorter; empty if not known.
-std::string place(const Loc& loc);
 
 double milliseconds_since(const std::chrono::steady_clock::time_point& start);
 

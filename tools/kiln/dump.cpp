@@ -14,6 +14,7 @@
 #include "ir/print.h"
 #include "ir/walk.h"
 #include "passes/pipeline.h"
+#include "runtime/explain.h"
 #include "runtime/host_device.h"
 #include "runtime/lowering.h"
 #include "tools/kiln/commands.h"
@@ -34,18 +35,9 @@ struct DumpOptions {
   Tier tier() const { return gpu() ? Tier::Sm80 : Tier::Host; }
 };
 
-// A tier's passes in order, those that run again once.
-std::vector<std::string> pipeline_names(Tier tier) {
-  std::vector<std::string> names;
-  for (const Pass& pass : pipeline_for(tier))
-    if (std::find(names.begin(), names.end(), pass.name) == names.end())
-      names.emplace_back(pass.name);
-  return names;
-}
-
 // The kernel after the named pass (its last run), or after all if the name is empty.
 Kernel lowered(Kernel kernel, const DumpOptions& options) {
-  std::vector<std::string> names = pipeline_names(options.tier());
+  std::vector<std::string> names = pass_names(options.tier());
   std::string after = underscored(options.after);
   if (!after.empty() && std::find(names.begin(), names.end(), after) == names.end())
     throw UserError(fmt::format("--after: the pipeline has no pass '{}'", after),
@@ -176,7 +168,7 @@ void add_dump(CLI::App& app) {
       "  kiln dump block_sparse_attention --set dim=64 --tile > k.tile\n"
       "  kiln dump k.tile --after lower_selected\n"
       "  kiln dump row_softmax --ptx --arch sm_80",
-      fmt::join(pipeline_names(Tier::Host), ", "), fmt::join(pipeline_names(Tier::Sm80), ", ")));
+      fmt::join(pass_names(Tier::Host), ", "), fmt::join(pass_names(Tier::Sm80), ", ")));
   command->callback([options] { dump(*options); });
 }
 

@@ -6,16 +6,9 @@
 
 namespace kiln::cli {
 
-// The rounds of the pipelined loops of a launch, by number. `scheduled` is the kernel before its
-// channels became shared tiles, `lowered` after all passes.
-void print_pipelines(Kernel scheduled, const Kernel& lowered, size_t launch);
-
 // Runs a block of a small problem in the emulator and prints what its lines did to shared and
 // global memory. Of a .tile file with extents that are not known it says why it cannot.
 void print_conflicts(const std::string& target, const NamedTexts& settings, const Kernel& kernel,
                      const std::string& arch);
-
-// "32 KiB".
-std::string byte_text(double bytes);
 
 }  // namespace kiln::cli

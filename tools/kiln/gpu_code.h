@@ -19,15 +19,6 @@ std::string arch_for(const Kernel& kernel, const std::string& given);
 // Through the passes of the GPU tier for this architecture.
 Kernel lowered_for_gpu(Kernel kernel, const std::string& arch, const PassOptions& options = {});
 
-// What PTX becomes.
-struct Assembled {
-  int registers = 0, local_bytes = 0;  // a thread
-  std::string from;                    // who says so: "ptxas V13.0.88"
-};
-// Of each entry of the code, in order: by a ptxas, else by the driver of this GPU; empty if neither
-// is here, or if the GPU cannot run it. `kernel` is what the code was made from, before any pass.
-std::vector<Assembled> assembled(const Kernel& kernel, const GpuCode& code,
-                                 const std::string& arch);
 // By the toolkit's tools; UserError if there are none.
 std::string sass_of(const GpuCode& code, const std::string& arch);
 

@@ -146,7 +146,7 @@ Timing measure(const MeasureOptions& options, Problem& problem, const char* labe
   Timing timing;
   if (options.emulator.given()) {  // once: its counters are the same every time
     auto start = std::chrono::steady_clock::now();
-    run_emulated(*kernel->compiled().executable(), kernel->bind(arrays.args()), options.emulator);
+    run_emulated(*kernel->executable(), kernel->bind(arrays.args()), options.emulator);
     timing = {milliseconds_since(start), 1};
   } else {
     timing = time([&] {

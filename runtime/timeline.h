@@ -6,7 +6,7 @@
 
 #include "ir/kernel.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct TimelineRow {
   std::string what;   // "fetch k(i+1), v(i+1)": tiles by the tensors that they are copied from
@@ -24,4 +24,4 @@ Timeline timeline(const Kernel& kernel, OpId launch, OpId loop);
 // The pipelined loops of a launch, in program order.
 std::vector<OpId> pipelined_loops(const Kernel& kernel, OpId launch);
 
-}  // namespace kiln::cli
+}  // namespace kiln

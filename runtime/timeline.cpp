@@ -1,4 +1,4 @@
-#include "tools/kiln/timeline.h"
+#include "runtime/timeline.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@
 #include "ir/walk.h"
 #include "passes/work_estimate.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 int64_t bytes_of(const Type& type) {
@@ -291,4 +291,4 @@ std::vector<OpId> pipelined_loops(const Kernel& kernel, OpId launch) {
   return found;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

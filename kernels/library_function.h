@@ -1,0 +1,81 @@
+// The handle of every library kernel: a Function that takes the kernel's own struct of arguments.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "ir/error.h"
+#include "runtime/compile.h"
+
+namespace kiln {
+
+// `Interface` says what the kernel takes: types Config, Args and Limits; kTensors, the names of all
+// tensors that a configuration may have; kernel(config), tensors(args) in the order of the names
+// (null: not given), params(config, args) in the signature's order, check(config, args) of what the
+// signature does not say, dims(limits).
+template <class Interface>
+class LibraryFunction : public Function {
+ public:
+  using Config = typename Interface::Config;
+  using Args = typename Interface::Args;
+  using Limits = typename Interface::Limits;
+
+  LibraryFunction() = default;  // released
+  // Compiles, or loads what was compiled before. `config` is complete.
+  LibraryFunction(Device& device, const Config& config)
+      : Function(compile(device, Interface::kernel(config))), config_(config) {
+    for (const TensorInfo& tensor : signature().tensors()) {
+      const auto& names = Interface::kTensors;
+      const auto found = std::find(names.begin(), names.end(), tensor.name);
+      if (found == names.end()) throw InternalError("no argument for tensor " + tensor.name);
+      order_[count_++] = static_cast<size_t>(found - names.begin());
+    }
+  }
+
+  const Config& config() const { return config_; }
+
+  // Checks and launches (runtime/function.h); allocates nothing on cuda.
+  void operator()(const Args& args, Stream stream, const Workspace& workspace = {}) const {
+    executable();  // of a handle that is not released
+    Interface::check(config_, args);
+    const auto given = Interface::tensors(args);
+    Tensors ordered;
+    for (size_t i = 0; i < count_; ++i) ordered[i] = given[order_[i]];
+    const auto params = Interface::params(config_, args);
+    Function::operator()({.tensors = {ordered.data(), count_}, .params = params}, stream,
+                         workspace);
+  }
+  // On no stream of the caller's, to the end. Overlapping tensors are found too.
+  void operator()(const Args& args) const { executable()->run(bind(args)); }
+
+  Bindings bind(const Args& args) const {  // checked; allocates
+    const Signature& expected = signature();
+    Interface::check(config_, args);
+    const auto given = Interface::tensors(args);
+    const auto params = Interface::params(config_, args);
+    Arguments arguments;
+    for (size_t i = 0; i < given.size(); ++i)
+      if (given[i]) arguments.tensor(std::string(Interface::kTensors[i]), *given[i]);
+    for (size_t i = 0; i < params.size(); ++i)
+      arguments.param(expected.params()[i].name, params[i]);
+    return kiln::bind(expected, arguments);
+  }
+
+  // Bytes of workspace that no call within the limits exceeds.
+  uint64_t workspace_bytes(const Limits& limits) const {
+    kiln::Limits dims = Interface::dims(limits);
+    std::erase_if(dims, [&](const auto& dim) { return !signature().has_dim(dim.first); });
+    return Function::workspace_bytes(dims);
+  }
+
+ private:
+  using Tensors = std::array<const Memory*, Interface::kTensors.size()>;
+  Config config_;
+  std::array<size_t, Interface::kTensors.size()> order_ = {};  // of the signature, among the names
+  size_t count_ = 0;
+};
+
+}  // namespace kiln
