@@ -1,6 +1,7 @@
 // From a kernel to something that runs: compiled once a process, however many ask.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "runtime/device.h"
@@ -32,6 +33,8 @@ class Compiled {
 // code for the device's target already. Threads that ask for one kernel at once compile it once.
 Compiled compile(Device& device, const Kernel& kernel);
 
+// So many kernels are remembered, those used last. Handles keep what they run, remembered or not.
+constexpr size_t kMostCompiled = 1024;
 // Forgets what this process has compiled. Handles that were given out stay good.
 void forget_compiled();
 

@@ -13,6 +13,10 @@ namespace kiln {
 // is taken as it is, UserError as require_lowered.
 Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target = "", Dump* dump = nullptr);
 
+// Verified, in canonical form, without the passes that KILN_WITHOUT names: what devices compile and
+// what keys of caches are made from.
+Kernel compilable(const Kernel& kernel);
+
 // Adds the passes that KILN_WITHOUT names, in words or with commas between, to kernel.without.
 // UserError as passes_left_out.
 void leave_out_passes(Kernel& kernel);
