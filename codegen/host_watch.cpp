@@ -2,6 +2,7 @@
 // of this program writes out.
 #include "codegen/host_emit_impl.h"
 #include "codegen/host_ops_impl.h"
+#include "ir/log.h"
 #include "ir/memory.h"
 #include "ir/report.h"
 
@@ -19,10 +20,11 @@ void report_watch(const char* headline, int64_t space, int64_t dtype, int64_t ra
                   const int64_t* shape, const std::byte* image, int64_t x, int64_t y, int64_t z) {
   const auto element = static_cast<DType>(dtype);
   const Type type = Type::tile(static_cast<Space>(space), element, Shape(shape, shape + rank));
-  report(watch_text(headline, {x, y, z}, type, [&](int64_t number) {
+  const auto value = [&](int64_t number) {
     return std::optional(
         load_element(element, image + number * static_cast<int64_t>(size_of(element))));
-  }));
+  };
+  log_message(LogLevel::Output, watch_text(headline, {x, y, z}, type, value));
 }
 
 void Emitter::emit_watch(const Op& op) {

@@ -27,12 +27,20 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const GpuTarget& target, int
       std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-// Letters, digits and underscores of the kernel's name; its launches are numbered if several. Only
-// one such name is PTX's own.
+// ASCII's, whatever the locale of the program.
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// Letters, digits and underscores of the kernel's name; its launches are numbered if several. Of
+// such names PTX takes no lone underscore, and one is its own.
 std::string entry_name(const Kernel& kernel, size_t launch, size_t launches) {
   std::string name;
-  for (char c : kernel.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name == "WARP_SZ")
+  for (char c : kernel.name) name += is_letter(c) || is_digit(c) ? c : '_';
+  if (name.empty() || is_digit(name[0]) || name == "_" || name == "WARP_SZ")
     name = "kernel_" + name;
   return launches == 1 ? name : fmt::format("{}_{}", name, launch);
 }

@@ -6,6 +6,7 @@
 
 #include "ir/error.h"
 #include "ir/interp_impl.h"
+#include "ir/log.h"
 #include "ir/report.h"
 
 namespace kiln::interp {
@@ -74,7 +75,7 @@ void Interpreter::run_watch(const Op& op) const {
   const View& tile = view(op.operands[0]);
   const Type& type = kernel_.type(op.operands[0]);
   const std::string headline = watch_headline(op.loc, op.word("text"));
-  report(watch_text(headline, block_, type, [&](int64_t number) {
+  const auto element = [&](int64_t number) {
     Shape index(tile.extents.size());
     for (size_t axis = index.size(); axis-- > 0;) {
       index[axis] = number % tile.extents[axis];
@@ -84,7 +85,8 @@ void Interpreter::run_watch(const Op& op) const {
     const Storage& base = *tile.base;
     const bool known = offset && base.is_written(*offset);
     return known ? std::optional(read_element(op, base, *offset)) : std::nullopt;
-  }));
+  };
+  log_message(LogLevel::Output, watch_text(headline, block_, type, element));
 }
 
 }  // namespace kiln::interp

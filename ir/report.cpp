@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "ir/memory.h"
 
@@ -46,10 +45,6 @@ std::string watch_text(const std::string& headline, const std::array<int64_t, 3>
   }
   if (rows > kMostRows) all += fmt::format(" ... {} rows more\n", rows - kMostRows);
   return all;
-}
-
-void report(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 }  // namespace kiln

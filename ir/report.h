@@ -15,14 +15,11 @@ namespace kiln {
 UserError assertion_error(Loc loc, const std::string& text,
                           std::optional<std::array<int64_t, 3>> block = std::nullopt);
 
-// What a watch writes: its headline, block and type, then the elements, row by row. `element` gives
-// one in row-major order; none if it was never written.
+// What a watch says to the log (ir/log.h): its headline, block and type, then the elements, row by
+// row. `element` gives one in row-major order; none if it was never written.
 std::string watch_headline(Loc loc, const std::string& text);
 std::string watch_text(const std::string& headline, const std::array<int64_t, 3>& block,
                        const Type& type,
                        const std::function<std::optional<Scalar>(int64_t)>& element);
-
-// Writes it to standard error at once, so that blocks do not mix.
-void report(const std::string& text);
 
 }  // namespace kiln

@@ -46,6 +46,10 @@ struct KernelEntry {
   std::string name;
   std::string summary;
   std::vector<OptionInfo> options;
+  // The settings that are measured and tested one by one, those of `kiln prebuild`; options that
+  // one leaves out have their defaults.
+  std::vector<std::map<std::string, std::string>> shipped =
+      std::vector<std::map<std::string, std::string>>(1);
   // `target` is a Device's target(): what the options leave open is chosen for it.
   std::function<Kernel(const Options&, std::string_view target)> build;
   // Params that a caller may leave out.

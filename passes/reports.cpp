@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ir/log.h"
 #include "ir/memory.h"
 #include "ir/report.h"
 #include "passes/rewrite.h"
@@ -176,14 +177,15 @@ void Reports::deliver(const Watch& watch, size_t number, int64_t records,
   const std::byte* elements = workspace(elements_name(number), kept * bytes);
   for (size_t at : order) {
     const auto& [x, y, z] = blocks[at];
-    report(watch_text(watch.headline, {x, y, z}, watch.type, [&](int64_t i) {
+    const auto value = [&](int64_t i) {
       return std::optional(
           load_element(watch.type.dtype, elements + at * bytes + static_cast<size_t>(i) * element));
-    }));
+    };
+    log_message(LogLevel::Output, watch_text(watch.headline, {x, y, z}, watch.type, value));
   }
   if (records > watch.capacity)
-    report(fmt::format("{}: {} more, for which there was no room\n", watch.headline,
-                       records - watch.capacity));
+    log_message(LogLevel::Output, fmt::format("{}: {} more, for which there was no room\n",
+                                              watch.headline, records - watch.capacity));
 }
 
 }  // namespace kiln

@@ -18,7 +18,7 @@ class Reports {
 
   // The bytes of a workspace of the instrumented kernel, by name; alive until the next call.
   using Workspace = std::function<const std::byte*(const std::string& name, size_t bytes)>;
-  // Writes what was watched to standard error, block by block; then UserError of the first
+  // Says to the log (ir/log.h) what was watched, block by block; then UserError of the first
   // device_assert, in program order, whose condition did not hold.
   void deliver(const Workspace& workspace) const;
 

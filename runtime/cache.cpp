@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -85,27 +86,19 @@ class File {
   int descriptor_;
 };
 
-// Code from a file that another user may write is code that another user may choose.
+// Code from a file that another user may write is code that another user may choose; root may
+// anyway.
+bool is_ours_or_roots(const struct stat& status) {
+  return status.st_uid == ::geteuid() || status.st_uid == 0;
+}
 bool trusted(const struct stat& status) {
-  return status.st_uid == ::geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH));
+  return is_ours_or_roots(status) && !(status.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-// Why the directory cannot be used; empty if it can. Makes it first if `create`.
-std::string problem_of(const fs::path& directory, bool create) {
-  if (create) {
-    std::error_code ignored;
-    fs::create_directories(directory.parent_path(), ignored);
-    ::mkdir(directory.c_str(), 0700);
-  }
-  struct stat status;
-  if (::stat(directory.c_str(), &status) != 0)
-    return errno != ENOENT ? std::strerror(errno)
-           : create        ? "it cannot be made"
-                           : "it does not exist";
-  if (!S_ISDIR(status.st_mode)) return "it is not a directory";
-  if (status.st_uid != ::geteuid()) return "it belongs to another user";
-  if (status.st_mode & S_IWOTH) return "every user may write to it";
-  return "";
+void make_directory(const fs::path& directory, mode_t mode) {
+  std::error_code ignored;
+  fs::create_directories(directory.parent_path(), ignored);
+  ::mkdir(directory.c_str(), mode);
 }
 
 struct Entry {
@@ -166,9 +159,34 @@ fs::path temporary_name(const fs::path& directory) {
 
 }  // namespace
 
-DiskCache::DiskCache(fs::path directory, uint64_t limit)
-    : directory_(directory.lexically_normal()), limit_(limit) {
+DiskCache::DiskCache(fs::path directory, uint64_t limit, Use use)
+    : directory_(directory.lexically_normal()), limit_(limit), use_(use) {
   if (!directory_.has_filename()) directory_ = directory_.parent_path();  // "dir/" is "dir"
+}
+
+// Why the directory cannot be used; empty if it can. Makes it first if `create`.
+std::string DiskCache::problem(bool create) const {
+  create = create && use_ != Use::ReadOnly;
+  if (create) make_directory(directory_, use_ == Use::Shared ? 0755 : 0700);
+  struct stat status;
+  if (::stat(directory_.c_str(), &status) != 0)
+    return errno != ENOENT ? std::strerror(errno)
+           : create        ? "it cannot be made"
+                           : "it does not exist";
+  if (!S_ISDIR(status.st_mode)) return "it is not a directory";
+  if (!is_ours_or_roots(status)) return "it belongs to another user";
+  if (status.st_mode & S_IWOTH) return "every user may write to it";
+  if (status.st_uid != ::geteuid() && (status.st_mode & S_IWGRP))
+    return "it belongs to root and a group may write to it";
+  return "";
+}
+
+// Of one that has no problem. Root may write anywhere, but does not where the owner may not.
+bool DiskCache::writable() const {
+  struct stat status;
+  return use_ != Use::ReadOnly && ::stat(directory_.c_str(), &status) == 0 &&
+         status.st_uid == ::geteuid() && (status.st_mode & S_IWUSR) &&
+         ::faccessat(AT_FDCWD, directory_.c_str(), W_OK, AT_EACCESS) == 0;
 }
 
 fs::path DiskCache::file_of(const std::string& key) const {
@@ -176,7 +194,7 @@ fs::path DiskCache::file_of(const std::string& key) const {
 }
 
 std::optional<std::string> DiskCache::load(const std::string& key) const {
-  if (!problem_of(directory_, false).empty()) return std::nullopt;
+  if (!problem().empty()) return std::nullopt;
   File file(file_of(key), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat status;
   if (!file.is_open() || ::fstat(file.descriptor(), &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -192,32 +210,32 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
   if (!text.starts_with(header) ||
       std::string_view(text).substr(header.size(), kHashDigits) != checksum(header, payload))
     return std::nullopt;
-  ::futimens(file.descriptor(), nullptr);
+  if (writable()) ::futimens(file.descriptor(), nullptr);
   return std::string(payload);
 }
 
-void DiskCache::store(const std::string& key, std::string_view payload) const {
+bool DiskCache::store(const std::string& key, std::string_view payload) const {
   std::string header = header_of(key, payload);
-  if (header.size() + kHashDigits + payload.size() > limit_ ||
-      !problem_of(directory_, true).empty())
-    return;
+  if (header.size() + kHashDigits + payload.size() > limit_ || !problem(true).empty() ||
+      !writable())
+    return false;
   fs::path temporary = temporary_name(directory_), path = file_of(key);
-  File file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!file.is_open()) return;
+  File file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, use_ == Use::Shared ? 0644 : 0600);
+  if (!file.is_open()) return false;
   bool written = file.write(header) && file.write(checksum(header, payload)) && file.write(payload);
   written = file.close() && written;
   if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
     ::unlink(temporary.c_str());
-    return;
+    return false;
   }
   evict(directory_, limit_, path);
+  return true;
 }
 
 CacheInfo DiskCache::info() const {
-  CacheInfo info{directory_, "", 0, 0, limit_};
-  info.problem = problem_of(directory_, true);  // makes it, as the first store would
-  if (info.problem.empty() && ::access(directory_.c_str(), W_OK) != 0)
-    info.problem = "it is read-only: entries are used, none is added";
+  CacheInfo info{directory_, problem(true)};  // makes it, as the first store would
+  info.writable = info.problem.empty() && writable();
+  info.limit = limit_;
   for (const Entry& entry : list(directory_)) {
     info.bytes += entry.bytes;
     info.entries += entry.temporary ? 0 : 1;
@@ -226,11 +244,27 @@ CacheInfo DiskCache::info() const {
 }
 
 int64_t DiskCache::clear() const {
-  if (!problem_of(directory_, false).empty()) return 0;
+  if (!problem().empty() || !writable()) return 0;
   int64_t removed = 0;
   for (const Entry& entry : list(directory_))
     if (::unlink(entry.path.c_str()) == 0 && !entry.temporary) ++removed;
   return removed;
+}
+
+std::optional<std::string> CacheLayers::load(const std::string& key) const {
+  for (const DiskCache& layer : layers_)
+    if (auto payload = layer.load(key)) return payload;
+  return std::nullopt;
+}
+
+bool CacheLayers::store(const std::string& key, std::string_view payload) const {
+  return !layers_.empty() && layers_.front().store(key, payload);
+}
+
+std::vector<CacheInfo> CacheLayers::info() const {
+  std::vector<CacheInfo> all;
+  for (const DiskCache& layer : layers_) all.push_back(layer.info());
+  return all;
 }
 
 static fs::path default_directory() {
@@ -241,32 +275,44 @@ static fs::path default_directory() {
   return {};
 }
 
-std::optional<DiskCache> disk_cache(std::string* problem) {
-  auto none = [&](const char* why) {
-    if (problem) *problem = why;
-    return std::nullopt;
-  };
-  std::string state = environment("KILN_CACHE").value_or("on");
+static bool is_on() {
+  const std::string state = environment("KILN_CACHE").value_or("on");
   if (state != "on" && state != "off")
     throw UserError(fmt::format("KILN_CACHE: expected on or off, got '{}'", state));
-  if (state == "off") return none("KILN_CACHE is off");
-  fs::path directory = default_directory();
-  if (directory.empty()) return none("none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+  return state == "on";
+}
+
+// The one that is written; none if there is no place for it.
+static std::optional<DiskCache> own_cache() {
+  const fs::path directory = default_directory();
+  if (directory.empty()) return std::nullopt;
   auto limit = environment_number("KILN_CACHE_SIZE", 0, int64_t{1} << 50, true);
   return DiskCache(directory, limit ? static_cast<uint64_t>(*limit) : DiskCache::kDefaultLimit);
 }
 
-CacheInfo cache_info() {
-  std::string problem;
-  if (auto cache = disk_cache(&problem)) return cache->info();
-  CacheInfo info;
-  info.problem = problem;
-  return info;
+CacheLayers disk_cache() {
+  std::vector<DiskCache> layers;
+  if (!is_on()) return CacheLayers();
+  if (auto own = own_cache()) layers.push_back(std::move(*own));
+  std::istringstream further(environment("KILN_CACHE_PATH").value_or(""));
+  for (std::string directory; std::getline(further, directory, ':');)
+    if (!directory.empty())
+      layers.emplace_back(directory, DiskCache::kUnlimited, DiskCache::Use::ReadOnly);
+  return CacheLayers(std::move(layers));
+}
+
+std::vector<CacheInfo> cache_info() {
+  if (!is_on()) return {{.problem = "KILN_CACHE is off"}};
+  std::vector<CacheInfo> all = disk_cache().info();
+  if (!own_cache())
+    all.insert(all.begin(),
+               CacheInfo{.problem = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set"});
+  return all;
 }
 
 int64_t cache_clear() {
-  auto cache = disk_cache();
-  return cache ? cache->clear() : 0;
+  const auto own = is_on() ? own_cache() : std::nullopt;
+  return own ? own->clear() : 0;
 }
 
 }  // namespace kiln

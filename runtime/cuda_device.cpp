@@ -6,11 +6,11 @@
 #include <mutex>
 #include <utility>
 
-#include "ir/canon.h"
 #include "ir/error.h"
-#include "ir/walk.h"
+#include "ir/log.h"
 #include "passes/gpu_target.h"
 #include "runtime/cache.h"
+#include "runtime/cubins.h"
 #include "runtime/cuda_error.h"
 #include "runtime/cuda_event.h"
 #include "runtime/environment.h"
@@ -25,62 +25,30 @@ std::string default_arch(const cuda::DeviceProperties& gpu) {
   return std::string(gpu_target_for(gpu.capability()).name);
 }
 
-// PTX runs on its own architecture and later ones; that of an `a` target only on its own.
 void check_arch(const cuda::Context& context, const GpuTarget& target) {
   const int capability = context.properties().capability();
-  const bool own_only = target.name.ends_with('a');
-  if (own_only ? capability == target.capability : capability >= target.capability) return;
+  if (runs_on(target, capability)) return;
   throw UserError(fmt::format("{} is sm_{}: it cannot run code for {}", context.text(), capability,
                               target.name),
                   fmt::format("{} or older", gpu_target_for(capability).name));
 }
 
-// The architecture that a device's code for the kernel is made for: its own, unless the kernel is
-// scheduled for one that the GPU can run too, as sm_90a beside sm_90.
 std::string arch_of(const cuda::Context& context, const Kernel& kernel, const std::string& own) {
-  if (kernel.target.empty() || kernel.target == own || !first_late_op(kernel)) return own;
-  check_arch(context, gpu_target(kernel.target));
-  return kernel.target;
+  std::string arch = code_arch(kernel, own);
+  if (arch != own) check_arch(context, gpu_target(arch));
+  return arch;
 }
-
-// Where ptxas makes the code rather than the driver: the cubin, from the disk cache if it can.
-class Cubin {
- public:
-  Cubin(const ExternalPtxas& ptxas, const GpuCode& code, const GpuTarget& target,
-        const cuda::Context& context, const std::string& name)
-      : ptxas_(ptxas),
-        code_(code),
-        name_(name),
-        arch_(target.name.ends_with('a') ? std::string(target.name)
-                                         : fmt::format("sm_{}", context.properties().capability())),
-        key_(hash_text(fmt::format("cubin {}\n{}\n{}", arch_, ptxas.version, code.ptx))) {}
-
-  std::optional<std::string> cached() const {
-    auto cache = disk_cache();
-    return cache ? cache->load(key_) : std::nullopt;
-  }
-  std::string make() const {
-    Assembled assembled = assemble(ptxas_, code_.ptx, arch_, name_);
-    if (auto cache = disk_cache()) cache->store(key_, assembled.cubin);
-    return std::move(assembled.cubin);
-  }
-
- private:
-  const ExternalPtxas& ptxas_;
-  const GpuCode& code_;
-  const std::string& name_;
-  std::string arch_, key_;
-};
 
 using Loaded = std::shared_ptr<const cuda::Module>;
 
-// Null if the cubin is not what was stored, whatever its checksum says.
-Loaded load_cached(const cuda::Context& context, const Cubin& cubin, const std::string& name) {
-  auto code = cubin.cached();
-  if (!code) return nullptr;
+// Null if there is no cubin, or the driver takes it for none, whatever its checksum says.
+Loaded load_cubin(const cuda::Context& context, const std::optional<std::string>& cubin,
+                  const std::string& name) {
+  if (!cubin) return nullptr;
   try {
-    return cuda::load_module(context, *code, name);
-  } catch (const DeviceError&) {
+    return cuda::load_module(context, *cubin, name);
+  } catch (const DeviceError& error) {
+    log_message(LogLevel::Info, fmt::format("a cubin is made again: {}", error.message()));
     return nullptr;
   }
 }
@@ -88,22 +56,26 @@ Loaded load_cached(const cuda::Context& context, const Cubin& cubin, const std::
 Loaded load_code(const cuda::Context& context, const GpuCode& code, const GpuTarget& target,
                  const std::string& name) {
   const auto ptxas = external_ptxas();
+  const Cubins cubins(code.ptx, cubin_arch(target, context.properties().capability()));
+  const CacheLayers cache = disk_cache();
+  if (Loaded module = load_cubin(context, cubins.load(ptxas, cache), name)) return module;
   if (!ptxas) return cuda::load_module(context, code.ptx, name);
-  const Cubin cubin(*ptxas, code, target, context, name);
-  if (Loaded module = load_cached(context, cubin, name)) return module;
   try {
-    return cuda::load_module(context, cubin.make(), name);
-  } catch (const DeviceError&) {
+    return cuda::load_module(context, cubins.make(*ptxas, name, cache), name);
+  } catch (const DeviceError& error) {
     if (ptxas->chosen) throw;
+    log_message(LogLevel::Warning,
+                fmt::format("the driver compiles instead of ptxas: {}", error.message()));
     return cuda::load_module(context, code.ptx, name);
   }
 }
 
 void check_complaint(const CudaExecutable& executable) {
   note_complaint(executable.complaint());
-  if (executable.complaint().empty() || environment_number("KILN_STRICT", 0, 1).value_or(0) == 0)
-    return;
-  throw DeviceError(executable.complaint(), "unset KILN_STRICT to run it all the same");
+  if (executable.complaint().empty()) return;
+  if (environment_number("KILN_STRICT", 0, 1).value_or(0) == 1)
+    throw DeviceError(executable.complaint(), "unset KILN_STRICT to run it all the same");
+  log_message(LogLevel::Warning, executable.complaint());
 }
 
 }  // namespace

@@ -108,7 +108,8 @@ void* nothing(const Context& context, bool written) {
   return memory + (written ? kHalf : 0);
 }
 
-// What a thread made last, found by what it was made from.
+// What a thread used last, found by what it was made from: 256 maps at most. The mapper stands for
+// the GPU, the dtype, the box and its panels.
 class Remembered {
  public:
   struct Key {
@@ -119,12 +120,17 @@ class Remembered {
   };
   struct Entry {
     Key key;
+    uint64_t used = 0;  // when, by the set's clock
     EncodedMap map;
   };
-  // The set that may have the key: a few entries and the one that gives way next.
+  // The few entries that may have the key.
   struct Set {
     std::array<Entry, 4> entries;
-    unsigned next = 0;
+    uint64_t clock = 0;
+    Entry& oldest() {
+      return *std::min_element(entries.begin(), entries.end(),
+                               [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    }
   };
 
   Set& set(const Key& key) {
@@ -237,9 +243,10 @@ void TensorMapper::operator()(const Memory& tensor, void* to) const {
                             [&](const Remembered::Entry& made) { return made.key == key; });
   if (entry == set.entries.end()) [[unlikely]] {
     const EncodedMap map = encode(tensor);
-    entry = &set.entries[set.next++ % set.entries.size()];
-    *entry = {key, map};
+    entry = &set.oldest();
+    *entry = {key, 0, map};
   }
+  entry->used = ++set.clock;
   std::memcpy(to, &entry->map, sizeof entry->map);
 }
 

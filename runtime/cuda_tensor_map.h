@@ -9,7 +9,7 @@
 
 namespace kiln::cuda {
 
-// Makes the maps for one slot of a launch. Each thread remembers those it made last, of all slots
+// Makes the maps for one slot of a launch. Each thread remembers those it used last, of all slots
 // together: a call with a tensor seen before asks the driver nothing and allocates nothing.
 class TensorMapper {
  public:

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <cstdio>
 #include <fstream>
 
+#include "ir/log.h"
 #include "runtime/environment.h"
 
 namespace kiln {
@@ -32,7 +32,8 @@ void Dump::write(const std::string& file, std::string_view text) {
   out.close();
   if (!out && !complained_) {
     complained_ = true;
-    fmt::print(stderr, "kiln: KILN_DUMP: cannot write {}\n", (directory_ / file).string());
+    log_message(LogLevel::Warning,
+                fmt::format("KILN_DUMP: cannot write {}", (directory_ / file).string()));
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// False if KILN_DUMP is not set. A file that cannot be written is a line on stderr, no error.
+// False if KILN_DUMP is not set. A file that cannot be written is a warning in the log, no error.
 class Dump {
  public:
   Dump(std::string_view kernel, std::string_view key);

@@ -4,7 +4,7 @@
 
 #include "codegen/host.h"
 #include "ir/canon.h"
-#include "runtime/cache.h"
+#include "ir/walk.h"
 #include "runtime/gpu_artifact.h"
 #include "runtime/lowering.h"
 #include "runtime/stats.h"
@@ -18,7 +18,8 @@ std::string gpu_cache_key(const Kernel& kernel, std::string_view target) {
                                build_id()));
 }
 
-CompiledPtx compile_for_gpu(const Kernel& kernel, std::string_view target) {
+CompiledPtx compile_for_gpu(const Kernel& kernel, std::string_view target,
+                            const CacheLayers& cache) {
   const std::string key = gpu_cache_key(kernel, target);
   Dump dump(kernel.name, key);
   CompiledPtx result;
@@ -31,17 +32,26 @@ CompiledPtx compile_for_gpu(const Kernel& kernel, std::string_view target) {
     dump.write("kernel.ll", gpu_llvm_ir(kernel_for_gpu));
     dump.write("kernel.ptx", result.code.ptx);
   }
-  if (auto cache = disk_cache()) cache->store(key, encode(result.code));
+  result.stored = cache.store(key, encode(result.code));
   return result;
 }
 
-std::optional<GpuCode> cached_gpu_code(const Kernel& kernel, std::string_view target) {
+std::optional<GpuCode> cached_gpu_code(const Kernel& kernel, std::string_view target,
+                                       const CacheLayers& cache) {
   const std::string key = gpu_cache_key(kernel, target);
   if (Dump(kernel.name, key)) return std::nullopt;
-  auto cache = disk_cache();
-  if (!cache) return std::nullopt;
-  auto bytes = cache->load(key);
+  auto bytes = cache.load(key);
   return bytes ? decode_gpu_code(*bytes) : std::nullopt;
+}
+
+std::string code_arch(const Kernel& kernel, std::string_view own) {
+  const bool is_scheduled = !kernel.target.empty() && first_late_op(kernel);
+  return is_scheduled ? kernel.target : std::string(own);
+}
+
+bool runs_on(const GpuTarget& code, int capability) {
+  const bool own_only = code.name.ends_with('a');
+  return own_only ? capability == code.capability : capability >= code.capability;
 }
 
 }  // namespace kiln

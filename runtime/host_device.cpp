@@ -7,19 +7,13 @@
 #include <utility>
 
 #include "codegen/host.h"
-#include "ir/canon.h"
 #include "ir/error.h"
-#include "passes/pipeline.h"
 #include "passes/reports.h"
-#include "runtime/cache.h"
 #include "runtime/call_plan.h"
-#include "runtime/dump.h"
-#include "runtime/host_artifact.h"
+#include "runtime/host_code.h"
 #include "runtime/host_memory.h"
-#include "runtime/lowering.h"
 #include "runtime/stats.h"
 #include "runtime/thread_pool.h"
-#include "runtime/version.h"
 
 namespace kiln {
 namespace {
@@ -93,9 +87,9 @@ class HostKernel : public Executable {
   HostCode code_;
 };
 
-// Null if the entry is not usable after all: it is compiled again then.
-std::unique_ptr<Executable> load(const Instrumented& made, const std::string& bytes) {
-  auto object = decode_host_object(bytes);
+// Null if the cache has nothing that can be used after all: it is compiled again then.
+std::unique_ptr<Executable> load_cached(const Instrumented& made) {
+  auto object = cached_host_code(made.kernel);
   if (!object) return nullptr;
   try {
     return std::make_unique<HostKernel>(made, *object);
@@ -111,46 +105,25 @@ class HostDevice : public HostMemoryDevice {
     std::string cpu = host_cpu().substr(0, host_cpu().find_first_of(" ,"));
     return fmt::format("CPU {}, {} threads", cpu, host_threads());
   }
-  std::string target() const override { return "host " + host_cpu(); }
+  std::string target() const override { return host_target(); }
   std::optional<Tier> tier() const override { return Tier::Host; }
 
   std::unique_ptr<Executable> compile(const Kernel& traced) override {
-    const Instrumented made = instrument(traced, Watches::Direct);
-    const Kernel& kernel = made.kernel;
-    std::string key = host_cache_key(kernel);
-    Dump dump(kernel.name, key);
-    auto cache = disk_cache();
     Stopwatch watch;
-    if (cache && !dump)  // a dump needs the stages, which only a compilation has
-      if (auto bytes = cache->load(key))
-        if (auto executable = load(made, *bytes)) {
-          count_disk_load(watch.lap_ms());
-          return executable;
-        }
-
-    watch.lap_ms();
-    Kernel kernel_for_cpu = lowered(kernel, Tier::Host, "", &dump);
-    double passes_ms = watch.lap_ms();
-    HostObject object = compile_host(kernel_for_cpu);
-    double codegen_ms = watch.lap_ms();
-    auto executable = std::make_unique<HostKernel>(made, object);
-    count_compilation(passes_ms, codegen_ms, watch.lap_ms());
-    if (dump) {
-      dump.write("host.ll", host_llvm_ir(kernel_for_cpu));
-      dump.write("host.s", host_assembly(kernel_for_cpu));
+    const Instrumented made = instrument(traced, Watches::Direct);
+    if (auto executable = load_cached(made)) {
+      count_disk_load(watch.lap_ms());
+      return executable;
     }
-    if (cache) cache->store(key, encode(object));
+    const CompiledHost compiled = compile_for_host(made.kernel);
+    watch.lap_ms();
+    auto executable = std::make_unique<HostKernel>(made, compiled.object);
+    count_compilation(compiled.passes_ms, compiled.codegen_ms, watch.lap_ms());
     return executable;
   }
 };
 
 }  // namespace
-
-std::string host_cache_key(const Kernel& kernel) {
-  return hash_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}", hash(kernel), host_device().target(),
-                               pipeline_fingerprint(Tier::Host), llvm_version(), version(),
-                               build_id()));
-}
 
 Device& host_device() {
   static HostDevice device;

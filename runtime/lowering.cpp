@@ -8,8 +8,10 @@
 #include <optional>
 #include <sstream>
 
+#include "ir/canon.h"
 #include "ir/error.h"
 #include "ir/print.h"
+#include "ir/verify.h"
 #include "ir/walk.h"
 #include "runtime/environment.h"
 
@@ -82,6 +84,13 @@ void leave_out_passes(Kernel& kernel) {
   if (names.empty()) return;
   if (!kernel.without.empty()) kernel.without += ' ';
   kernel.without += passes_left_out(names);
+}
+
+Kernel compilable(const Kernel& kernel) {
+  verify(kernel);
+  Kernel result = canonical(kernel);
+  leave_out_passes(result);
+  return result;
 }
 
 Kernel lowered(const Kernel& kernel, Tier tier, std::string_view target, Dump* dump,

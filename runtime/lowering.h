@@ -22,6 +22,10 @@ Kernel after_pass(const Kernel& kernel, Tier tier, std::string_view target, std:
 // A tier's passes in order, those that run again once.
 std::vector<std::string> pass_names(Tier tier);
 
+// Verified, in canonical form, without the passes that KILN_WITHOUT names: what devices compile and
+// what keys of caches are made from.
+Kernel compilable(const Kernel& kernel);
+
 // Adds the passes that KILN_WITHOUT names, in words or with commas between, to kernel.without.
 // UserError as passes_left_out.
 void leave_out_passes(Kernel& kernel);

@@ -7,5 +7,6 @@
 #include "runtime/compile.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
+#include "runtime/prepare.h"
 #include "runtime/thread_pool.h"
 #include "runtime/version.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what the house style can say mechanically: include arrows, file sizes, self-contained
+"""Checks what the house style can say mechanically: include arrows, file sizes, what prints, self-contained
 headers, words and paths that do not belong, whitespace, formatting, a README in every folder.
 
 Prints `file:line: message` for each finding; exit status 1 if there are any.
@@ -49,6 +49,10 @@ GENERATED = {"build_id.h"}  # headers that the build writes
 MAX_LINES = 500
 SIZED = (".h", ".cpp", ".def", ".py")
 CPP = (".h", ".cpp")
+# What the library says goes through this one file.
+LIBRARY = ("ir/", "dsl/", "passes/", "codegen/", "runtime/", "kernels/")
+SPEAKS = "ir/log.cpp"
+PRINTS = re.compile(r"\b(std::(cout|cerr|clog)|stdout|stderr|printf|puts|putchar|fmt::print|outs|errs|dbgs)\b")
 BANNED_WORDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(work|home|root)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
@@ -157,6 +161,16 @@ def check_lines(tree):
             tree.report(name, text.count("\n") + 1, "no newline at the end")
 
 
+def check_silence(tree):
+    for name in tree.named(CPP):
+        if not name.startswith(LIBRARY) or name == SPEAKS:
+            continue
+        for number, line in enumerate((tree.text(name) or "").splitlines(), 1):
+            match = PRINTS.search(line.split("//")[0])
+            if match:
+                tree.report(name, number, f"'{match[0]}': the library prints nothing; ir/log.h")
+
+
 def check_headers(tree):
     for name in tree.named((".h",)):
         if "#pragma once" not in (tree.text(name) or "").splitlines():
@@ -236,7 +250,7 @@ def check_self_contained(tree, cache_file):
     cache_file.write_text(json.dumps(sorted(good)))
 
 
-CHECKS = [check_includes, check_sizes, check_lines, check_headers, check_readmes, check_format]
+CHECKS = [check_includes, check_sizes, check_lines, check_silence, check_headers, check_readmes, check_format]
 
 
 def check(root, compile_headers=True):
@@ -265,6 +279,7 @@ BAD_TREES = [
     ({"ir/a.cpp": "#include <unistd.h>\n"}, "ir/a.cpp:1", "standard library"),
     ({"ir/dtype.cpp": "#include <fmt/format.h>\n"}, "ir/dtype.cpp:1", "standard library here"),
     ({"ir/a.cpp": "// a\n" * (MAX_LINES + 1)}, f"ir/a.cpp:{MAX_LINES + 1}", "two concepts"),
+    ({"runtime/a.cpp": '#include <cstdio>\n\nvoid a() { std::puts("a"); }\n'}, "runtime/a.cpp:3", "prints"),
     ({"ir/a.h": "// what\n"}, "ir/a.h:1", "pragma once"),
     ({"ir/a.h": GOOD_HEADER + "inline std::string a;\n"}, "ir/a.h:1", "compile alone"),
     ({"ir/a.cpp": "// TO" "DO: more\n"}, "ir/a.cpp:1", "finish it"),
@@ -279,7 +294,9 @@ BAD_TREES = [
 GOOD_TREE = {
     "ir/dtype.h": "#pragma once\n\n#include <string>\n",
     "ir/a.h": '#pragma once\n\n#include <fmt/format.h>\n\n#include "ir/dtype.h"\n',
-    "dsl/b.cpp": '#include "ir/a.h"\n\nint b;\n',
+    "dsl/b.cpp": '#include "ir/a.h"\n\nint b;  // not of stdout\n',
+    "ir/log.cpp": "#include <cstdio>\n\nvoid say() { std::fputs(\"a\", stderr); }\n",
+    "tools/d.cpp": "#include <cstdio>\n\nvoid say() { std::puts(\"a\"); }\n",
     "kernels/x/kernel.cpp": '#include "ir/a.h"\n\nint kernel;\n',
     "tests/c.cpp": "#include <llvm/IR/Module.h>\n\n#include <catch2/catch.hpp>\n",
 }

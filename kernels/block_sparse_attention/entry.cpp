@@ -7,6 +7,8 @@
 
 namespace kiln {
 
+static const std::initializer_list<std::string_view> kForms = {"mask", "mask_i8", "lists", "dense"};
+
 AttentionConfig attention_config(const Options& options) {
   AttentionConfig config;
   config.dtype = options.dtype("dtype", {F16, BF16, F32});
@@ -15,8 +17,7 @@ AttentionConfig attention_config(const Options& options) {
   if (config.dim_v == 0) config.dim_v = config.dim;
   config.block_m = options.integer("block_m");
   config.block_n = options.integer("block_n");
-  config.form =
-      static_cast<BlockForm>(options.choice("form", {"mask", "mask_i8", "lists", "dense"}));
+  config.form = static_cast<BlockForm>(options.choice("form", kForms));
   config.causal = options.boolean("causal");
   config.lse = options.boolean("lse");
   config.written_out = options.boolean("written_out");
@@ -43,6 +44,16 @@ AttentionArgs args_of(const Bindings& bindings) {
                      find("counts"), find("indices"), find("lse"), {}};
   args.scale = static_cast<float>(bindings.params.at("scale").f);
   return args;
+}
+
+std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
+  return {{"dtype", std::string(name(config.dtype))},
+          {"dim", std::to_string(config.dim)},
+          {"dim_v", std::to_string(config.dim_v)},
+          {"block_m", std::to_string(config.block_m)},
+          {"block_n", std::to_string(config.block_n)},
+          {"form", std::string(kForms.begin()[static_cast<size_t>(config.form)])},
+          {"causal", config.causal ? "true" : "false"}};
 }
 
 std::vector<OptionInfo> options() {
@@ -76,6 +87,9 @@ KernelEntry block_sparse_attention_entry() {
   entry.name = "block_sparse_attention";
   entry.summary = "attention over the key blocks that a mask or lists select; dense without one";
   entry.options = options();
+  entry.shipped.clear();
+  for (const AttentionConfig& config : shipped_attention_configs())
+    entry.shipped.push_back(settings_of(config));
   entry.build = [](const Options& options, std::string_view target) {
     return block_sparse_attention_kernel(validated(attention_config(options), target));
   };

@@ -27,6 +27,13 @@ MatmulConfig config_of(const Options& options) {
   return config;
 }
 
+std::map<std::string, std::string> settings_of(const MatmulConfig& config) {
+  const auto flag = [](bool value) { return value ? "true" : "false"; };
+  return {{"dtype", std::string(name(config.dtype))}, {"out", std::string(name(config.out))},
+          {"transpose_a", flag(config.transpose_a)},  {"transpose_b", flag(config.transpose_b)},
+          {"rows", std::to_string(config.rows)},      {"columns", std::to_string(config.columns)}};
+}
+
 std::vector<double> reference(const MatmulConfig& config, const Memory& a, const Memory& b) {
   std::vector<double> x = to_doubles(a), y = to_doubles(b);
   int64_t m = a.shape[config.transpose_a], depth = a.shape[!config.transpose_a];
@@ -59,6 +66,9 @@ KernelEntry matmul_entry() {
       {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
       {"rows", "0", "0 or more; 0: many", "rows of c to choose tiles for"},
       {"columns", "0", "0 or more; 0: many", "columns of c to choose tiles for"}};
+  entry.shipped.clear();
+  for (const MatmulConfig& config : shipped_matmul_configs())
+    entry.shipped.push_back(settings_of(config));
   entry.build = [](const Options& options, std::string_view target) {
     return matmul_kernel(validated(config_of(options), target));
   };

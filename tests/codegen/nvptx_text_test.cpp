@@ -1,9 +1,13 @@
 // What is changed in LLVM's PTX.
 #include "codegen/nvptx_text_impl.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
+#include <regex>
 
 #include "tests/codegen/harness.h"
+#include "tests/codegen/nvptx_support.h"
 
 using namespace kiln;
 using namespace kiln::nvptx;
@@ -24,6 +28,39 @@ TEST_CASE("minima and maxima of 16 bits become those of 32", "[nvptx]") {
         "\tcvt.u16.u32 \t%rs4, %wide0;\n\t}\n"
         "\tmin.u16x2 \t%r4, %r3, %r2;\n\tmax.u32 \t%r4, %r3, 1;\n\tret;");
   CHECK(with_wide_minima(after) == after);
+}
+
+// The manual's identifiers (PTX ISA, "Identifiers"), and what ptxas keeps for itself.
+TEST_CASE("functions have the kernel's name, as PTX takes it", "[nvptx]") {
+  const std::regex identifier("[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+");
+  for (const auto& [name, entry] :
+       std::vector<std::pair<std::string, std::string>>{{"attend", "attend"},
+                                                        {"two words", "two_words"},
+                                                        {"3d", "kernel_3d"},
+                                                        {"", "kernel_"},
+                                                        {"_", "kernel__"},
+                                                        {"+", "kernel__"},
+                                                        {"WARP_SZ", "kernel_WARP_SZ"},
+                                                        {"na\xc3\xafve", "na__ve"}})
+    for (int launches : {1, 2}) {
+      INFO(name << ", " << launches);
+      Program p(name);
+      Value y = p.tensor("y", F32, {32}, "output");
+      for (int i = 0; i < launches; ++i)
+        p.launch([&] {
+          p.b.parallel({32}, [&](std::span<const Value> at) {
+            p.b.store(p.b.constant(F32, 1), y, {at[0]});
+          });
+        });
+      const GpuCode code = compile_for(p.kernel, "sm_80");
+      REQUIRE(code.launches.size() == static_cast<size_t>(launches));
+      for (int i = 0; i < launches; ++i) {
+        const std::string& got = code.launches[static_cast<size_t>(i)].entry;
+        CHECK(got == (launches == 1 ? entry : fmt::format("{}_{}", entry, i)));
+        CHECK(std::regex_match(got, identifier));
+        CHECK(occurrences(code.ptx, ".entry " + got + "(") == 1);
+      }
+    }
 }
 
 // What ptxas took for true: the comparison of a maximum with an operand.

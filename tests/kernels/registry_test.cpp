@@ -3,8 +3,11 @@
 
 #include <catch2/catch.hpp>
 
+#include "ir/canon.h"
 #include "ir/error.h"
+#include "kernels/block_sparse_attention/block_sparse_attention.h"
 #include "kernels/compare.h"
+#include "kernels/matmul/matmul.h"
 #include "runtime/compile.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/support/on_device.h"
@@ -86,6 +89,24 @@ TEST_CASE("block_sparse_attention by name", "[registry]") {
   check_kernel("block_sparse_attention",
                {{"form", "dense"}, {"dim", "32"}, {"lse", "true"}, {"causal", "true"}},
                {{"q", {1, 2, 40, 32}}, {"k", {1, 1, 70, 32}}, {"v", {1, 1, 70, 32}}});
+}
+
+TEST_CASE("shipped settings are the shipped configurations", "[registry]") {
+  const auto keys = [](const std::string& name) {
+    const KernelEntry& entry = kernel_named(name);
+    std::vector<std::string> all;
+    for (const auto& settings : entry.shipped)
+      all.push_back(hash(entry.build(entry.with_defaults(settings), "sm_90")));
+    return all;
+  };
+  std::vector<std::string> attention, matmul;
+  for (const AttentionConfig& config : shipped_attention_configs())
+    attention.push_back(hash(block_sparse_attention_kernel(validated(config, "sm_90"))));
+  for (const MatmulConfig& config : shipped_matmul_configs())
+    matmul.push_back(hash(matmul_kernel(validated(config, "sm_90"))));
+  CHECK(keys("block_sparse_attention") == attention);
+  CHECK(keys("matmul") == matmul);
+  for (const KernelEntry& entry : kernel_registry()) CHECK(keys(entry.name).size() >= 1);
 }
 
 TEST_CASE("wrong names and values are sentences", "[registry]") {

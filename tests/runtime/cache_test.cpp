@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -167,18 +168,141 @@ TEST_CASE("a directory that cannot be used is no cache") {
     CHECK(cache.info().problem == "it belongs to another user");
     CHECK(cache.clear() == 0);
     REQUIRE(::chown(path.c_str(), 0, 0) == 0);
-  } else {
-    ::chmod(path.c_str(), 0500);
-    CHECK(cache.load(kKey) == kPayload);
-    cache.store(kOther, kPayload);
-    CHECK_FALSE(cache.load(kOther));
-    CHECK(cache.info().problem == "it is read-only: entries are used, none is added");
-    ::chmod(path.c_str(), 0700);
   }
   // A file system that takes no files, whoever asks.
   DiskCache proc("/proc/self");
   proc.store(kKey, kPayload);
   CHECK_FALSE(proc.load(kKey));
+}
+
+namespace {
+
+// Everything that can be seen of a directory's files.
+std::map<std::string, std::pair<std::string, int64_t>> snapshot(const fs::path& directory) {
+  std::map<std::string, std::pair<std::string, int64_t>> files;
+  for (const auto& file : fs::directory_iterator(directory))
+    files[file.path().filename()] = {read_file(file.path()),
+                                     file.last_write_time().time_since_epoch().count()};
+  return files;
+}
+
+// Loads what is there, changes nothing whatever one asks.
+void check_read_only(const DiskCache& cache, const fs::path& path) {
+  const auto before = snapshot(path);
+  CHECK(cache.load(kKey) == kPayload);
+  CHECK_FALSE(cache.store(kOther, kPayload));
+  CHECK_FALSE(cache.store(kKey, "another"));
+  CHECK(cache.clear() == 0);
+  const CacheInfo info = cache.info();
+  CHECK(info.problem.empty());
+  CHECK_FALSE(info.writable);
+  CHECK(info.entries == 1);
+  CHECK(snapshot(path) == before);
+}
+
+// Another user for a while; only root can.
+class AsUser {
+ public:
+  explicit AsUser(uid_t user) { REQUIRE(::seteuid(user) == 0); }
+  ~AsUser() {
+    if (::seteuid(0) != 0) std::abort();
+  }
+  AsUser(const AsUser&) = delete;
+};
+
+}  // namespace
+
+TEST_CASE("a directory that its owner may not write, or that is only to be read, is read") {
+  TemporaryDirectory temporary;
+  const fs::path path = temporary.path() / "cache";
+  REQUIRE(DiskCache(path).store(kKey, kPayload));
+  set_age(DiskCache(path).file_of(kKey), 5000);
+  check_read_only(DiskCache(path, DiskCache::kUnlimited, DiskCache::Use::ReadOnly), path);
+  ::chmod(path.c_str(), 0500);
+  check_read_only(DiskCache(path), path);
+  ::chmod(path.c_str(), 0700);
+  CHECK(DiskCache(path).load(kKey) == kPayload);  // the same where it may be written: now used
+  CHECK(DiskCache(path).store(kOther, kPayload));
+  const DiskCache absent(temporary.path() / "absent", 0, DiskCache::Use::ReadOnly);
+  CHECK(absent.info().problem == "it does not exist");
+  CHECK_FALSE(fs::exists(temporary.path() / "absent"));
+}
+
+TEST_CASE("root's directory is read by others if only root may write it") {
+  if (::geteuid() != 0) return;  // nobody else can make one
+  constexpr uid_t kSomebody = 54321;
+  TemporaryDirectory temporary;
+  ::chmod(temporary.path().c_str(), 0755);
+  const fs::path path = temporary.path() / "image" / "cache";
+  const DiskCache shared(path, DiskCache::kUnlimited, DiskCache::Use::Shared);
+  REQUIRE(shared.store(kKey, kPayload));
+  CHECK(mode_of(path) == 0755);
+  CHECK(mode_of(shared.file_of(kKey)) == 0644);
+  set_age(shared.file_of(kKey), 5000);
+  {
+    AsUser user(kSomebody);
+    check_read_only(DiskCache(path), path);
+  }
+  for (const auto& [mode, problem] :
+       std::map<mode_t, std::string>{{0775, "it belongs to root and a group may write to it"},
+                                     {0777, "every user may write to it"}}) {
+    ::chmod(path.c_str(), mode);
+    AsUser user(kSomebody);
+    CHECK_FALSE(DiskCache(path).load(kKey));
+    CHECK(DiskCache(path).info().problem == problem);
+  }
+  ::chmod(path.c_str(), 0755);
+  for (mode_t mode : {0664, 0646}) {  // a file that others may write
+    ::chmod(shared.file_of(kKey).c_str(), mode);
+    AsUser user(kSomebody);
+    CHECK_FALSE(DiskCache(path).load(kKey));
+  }
+  ::chmod(shared.file_of(kKey).c_str(), 0644);
+  REQUIRE(::chown(path.c_str(), kSomebody + 1, 0) == 0);
+  AsUser user(kSomebody);
+  CHECK_FALSE(DiskCache(path).load(kKey));
+  CHECK(DiskCache(path).info().problem == "it belongs to another user");
+}
+
+TEST_CASE("layers are searched in order, the first alone is written") {
+  TemporaryDirectory temporary;
+  const fs::path own = temporary.path() / "own", a = temporary.path() / "a",
+                 b = temporary.path() / "b";
+  REQUIRE(DiskCache(a).store(kKey, "of a"));
+  REQUIRE(DiskCache(b).store(kKey, "of b"));
+  REQUIRE(DiskCache(b).store(kOther, "of b"));
+  set_age(DiskCache(a).file_of(kKey), 5000);
+  const auto a_before = snapshot(a), b_before = snapshot(b);
+  EnvironmentGuard guard(
+      {{"KILN_CACHE", ""},
+       {"KILN_CACHE_DIR", own},
+       {"KILN_CACHE_SIZE", "1M"},
+       {"KILN_CACHE_PATH", fmt::format("{}::/nonexistent:{}/", a.string(), b.string())}});
+  CHECK(disk_cache().load(kKey) == "of a");
+  CHECK(disk_cache().load(kOther) == "of b");
+  CHECK_FALSE(disk_cache().load(hash_text("a third")));
+  CHECK(disk_cache().store(kKey, "own"));
+  CHECK(disk_cache().load(kKey) == "own");
+  CHECK(snapshot(a) == a_before);
+  CHECK(snapshot(b) == b_before);
+  const std::vector<CacheInfo> all = cache_info();
+  REQUIRE(all.size() == 4);
+  CHECK(all[0].writable);
+  CHECK(all[0].limit == 1 << 20);
+  CHECK(all[1].directory == a);
+  CHECK((all[1].problem.empty() && !all[1].writable && all[1].entries == 1));
+  CHECK(all[2].problem == "it does not exist");
+  CHECK(all[3].entries == 2);
+  CHECK(cache_clear() == 1);
+  CHECK(disk_cache().load(kKey) == "of a");
+  CHECK(snapshot(a) == a_before);
+
+  EnvironmentGuard nowhere({{"KILN_CACHE_DIR", ""}, {"XDG_CACHE_HOME", ""}, {"HOME", ""}});
+  CHECK(disk_cache().load(kOther) == "of b");
+  CHECK_FALSE(disk_cache().store(kKey, "nowhere"));
+  CHECK(cache_info().front().problem == "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+  CHECK(cache_info().size() == 4);
+  CHECK(cache_clear() == 0);
 }
 
 TEST_CASE("beyond the limit the least recently used entries go") {
@@ -271,23 +395,21 @@ TEST_CASE("readers and writers of one key see whole entries only") {
 TEST_CASE("the environment says where the cache is") {
   TemporaryDirectory temporary;
   const std::string root = temporary.path();
-  std::map<std::string, std::string> base = {{"KILN_CACHE", ""},
-                                             {"KILN_CACHE_DIR", ""},
-                                             {"KILN_CACHE_SIZE", ""},
-                                             {"XDG_CACHE_HOME", ""},
-                                             {"HOME", root}};
+  std::map<std::string, std::string> base = {{"KILN_CACHE", ""},      {"KILN_CACHE_DIR", ""},
+                                             {"KILN_CACHE_SIZE", ""}, {"KILN_CACHE_PATH", ""},
+                                             {"XDG_CACHE_HOME", ""},  {"HOME", root}};
   auto with = [&](const std::string& name, const std::string& value) {
     auto values = base;
     values[name] = value;
     return values;
   };
-  auto directory = [] { return cache_info().directory; };
+  auto directory = [] { return cache_info().front().directory; };
   {
     EnvironmentGuard guard(base);
     CHECK(directory() == root + "/.cache/kiln");
-    CHECK(cache_info().limit == 256u << 20);
-    disk_cache()->store(kKey, kPayload);
-    CHECK(cache_info().entries == 1);
+    CHECK(cache_info().front().limit == 256u << 20);
+    disk_cache().store(kKey, kPayload);
+    CHECK(cache_info().front().entries == 1);
     CHECK(cache_clear() == 1);
   }
   {
@@ -304,8 +426,8 @@ TEST_CASE("the environment says where the cache is") {
   }
   {
     EnvironmentGuard guard(with("KILN_CACHE", "off"));
-    CHECK_FALSE(disk_cache());
-    CHECK(cache_info().problem == "KILN_CACHE is off");
+    CHECK_FALSE(disk_cache().store(kKey, kPayload));
+    CHECK(cache_info().front().problem == "KILN_CACHE is off");
     CHECK(cache_clear() == 0);
   }
   {
@@ -314,13 +436,13 @@ TEST_CASE("the environment says where the cache is") {
   }
   {
     EnvironmentGuard guard(with("HOME", ""));
-    CHECK_FALSE(disk_cache());
-    CHECK(cache_info().problem == "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+    CHECK_FALSE(disk_cache().store(kKey, kPayload));
+    CHECK(cache_info().front().problem == "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
   }
   for (auto [text, bytes] : std::map<std::string, uint64_t>{
            {"0", 0}, {"1000", 1000}, {"3K", 3072}, {"5m", 5u << 20}, {"2G", 2ull << 30}}) {
     EnvironmentGuard guard(with("KILN_CACHE_SIZE", text));
-    CHECK(cache_info().limit == bytes);
+    CHECK(cache_info().front().limit == bytes);
   }
   for (const char* text : {"-1", "12x", "K", "1KB", "99999999999999999999", "9999999G", " 1"}) {
     EnvironmentGuard guard(with("KILN_CACHE_SIZE", text));

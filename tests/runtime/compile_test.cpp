@@ -10,7 +10,7 @@
 #include "runtime/cache.h"
 #include "runtime/compile.h"
 #include "runtime/host_artifact.h"
-#include "runtime/host_device.h"
+#include "runtime/host_code.h"
 #include "tests/runtime/support.h"
 
 using namespace kiln;
@@ -118,6 +118,54 @@ TEST_CASE("a handle outlives the caches and is shared by threads") {
   CHECK(counter.since() == Counts{0, 0, 0});
 }
 
+TEST_CASE("what matters to the code makes it another kernel; who uses it keeps it") {
+  FreshCache cache;
+  Counter counter;
+  std::vector<Kernel> kernels = {scale_kernel(), scale_kernel(1), scale_kernel(), scale_kernel(),
+                                 scale_kernel()};
+  kernels[2].fast_math = !kernels[2].fast_math;
+  kernels[3].name = "another";  // of messages and of the function on a GPU
+  kernels[4].without = "simplify";
+  std::vector<const Executable*> code;
+  for (const Kernel& kernel : kernels)
+    for (const char* name : {"host", "interpreter", "emulator", "emulator:sm_90"})
+      code.push_back(compile(device(name), kernel).executable().get());
+  CHECK(counter.since() == Counts{20, 0, 0});
+  {
+    EnvironmentGuard without("KILN_WITHOUT", "dead_code");
+    compile(device("host"), kernels[0]);
+    CHECK(counter.since() == Counts{21, 0, 0});
+  }
+  size_t next = 0;
+  for (const Kernel& kernel : kernels)
+    for (const char* name : {"host", "interpreter", "emulator", "emulator:sm_90"})
+      CHECK(compile(device(name), kernel).executable().get() == code[next++]);
+  CHECK(counter.since() == Counts{21, 0, 20});
+}
+
+TEST_CASE("so many kernels are remembered, those used last") {
+  FreshCache cache;
+  Device& where = device("interpreter");
+  const Function kept = compile(where, scale_kernel(-1));
+  const std::weak_ptr<const Executable> dropped = compile(where, scale_kernel(-2)).executable();
+  Counter counter;
+  for (int i = 0; i < static_cast<int>(kMostCompiled) + 10; ++i) {
+    compile(where, scale_kernel(i));
+    if (i % 100 == 0) compile(where, scale_kernel(-1));
+  }
+  CHECK(counter.since().compilations == kMostCompiled + 10);
+  CHECK(compile(where, scale_kernel(-1)).executable() == kept.executable());
+  CHECK(dropped.expired());
+  const Function oldest = compile(where, scale_kernel(0));
+  CHECK(counter.since().compilations == kMostCompiled + 11);
+  Array x(F32, {3}, std::vector<double>{1, 2, 3}), y(F32, {3});
+  const std::weak_ptr<const Executable> held = oldest.executable();
+  for (int i = 0; i < static_cast<int>(kMostCompiled); ++i) compile(where, scale_kernel(2000 + i));
+  oldest(Arguments().tensor("x", x).tensor("y", y).param("factor", 2));
+  CHECK(y.values() == std::vector<double>{2, 4, 6});
+  CHECK_FALSE(held.expired());
+}
+
 TEST_CASE("a kernel that is wrong is refused every time, and poisons nothing") {
   FreshCache cache;
   Kernel bad = scale_kernel();
@@ -172,7 +220,7 @@ TEST_CASE("a damaged entry is compiled again and repaired") {
       {{"entry", {}, 0}}},
       no_launch{"", {}};
   for (const std::string& payload : {std::string("nonsense"), encode(no_code), encode(no_launch)}) {
-    disk_cache()->store(key, payload);
+    disk_cache().store(key, payload);
     CHECK(rebuilds(read_file(file)));
   }
 }

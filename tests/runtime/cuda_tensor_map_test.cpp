@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "ir/error.h"
@@ -217,6 +218,66 @@ TEST_CASE("tensor map: more tensors than are remembered, in several threads") {
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
   CHECK(fake.maps.size() >= 4 * 900);
+}
+
+TEST_CASE("tensor map: all that makes a map another makes it anew") {
+  FakeCuda& fake = fake_cuda();
+  const auto base = [] { return at(0x10000, F16, {4, 100, 128}, {25600, 256, 1}); };
+  std::vector<Memory> tensors = {base()};
+  tensors.push_back(at(0x10010, F16, {4, 100, 128}, {25600, 256, 1}));
+  for (size_t axis = 0; axis < 3; ++axis) {
+    tensors.push_back(base());
+    tensors.back().shape[axis] *= 2;
+    if (axis == 2) continue;
+    tensors.push_back(base());
+    tensors.back().strides[axis] *= 2;
+  }
+  std::vector<cuda::TensorMapper> mappers;
+  for (const TensorMap& map :
+       {TensorMap{{1, 64, 128}, 64, true}, TensorMap{{1, 32, 128}, 64, true},
+        TensorMap{{2, 64, 128}, 64, true}, TensorMap{{1, 64, 64}, 64, true},
+        TensorMap{{1, 64, 128}, 32, true}, TensorMap{{1, 64, 128}, 64, false}})
+    mappers.push_back(mapper(base(), map));
+  mappers.push_back(mapper(base(), {{1, 64, 128}, 64, true}, true));
+  mappers.emplace_back(cuda::context(1), "attend: q", F16, 3, TensorMap{{1, 64, 128}, 64, true},
+                       false);
+  Memory other = base();
+  other.dtype = BF16;
+  mappers.push_back(mapper(other, {{1, 64, 128}, 64, true}));
+
+  std::set<uint64_t> numbers;
+  for (const cuda::TensorMapper& map : mappers)
+    for (const Memory& tensor : tensors) {
+      const uint64_t number = map_of(map, tensor);
+      numbers.insert(number);
+      CHECK(map_of(map, tensor) == number);
+    }
+  CHECK(numbers.size() == mappers.size() * tensors.size());
+  CHECK(fake.maps.size() == numbers.size());
+}
+
+TEST_CASE("tensor map: what is used stays remembered, what is not gives way") {
+  FakeCuda& fake = fake_cuda();
+  const cuda::TensorMapper q = mapper(at(0, F16, {100, 64}), {{64, 64}, 64, true});
+  const Memory hot = at(0x10000, F16, {100, 64});
+  const uint64_t number = map_of(q, hot);
+  constexpr uint64_t kCold = 5000;
+  bool same = true;
+  for (uint64_t i = 1; i <= kCold; ++i) {
+    map_of(q, at(0x10000 + 0x1000 * i, F16, {100, 64}));
+    same &= map_of(q, hot) == number;
+  }
+  CHECK(same);
+  CHECK(fake.maps.size() == 1 + kCold);
+  // Of the others as many as a thread remembers at most are still there.
+  uint64_t there = 0;
+  for (uint64_t i = kCold; i >= 1; --i) {
+    const size_t before = fake.maps.size();
+    map_of(q, at(0x10000 + 0x1000 * i, F16, {100, 64}));
+    there += fake.maps.size() == before;
+  }
+  CHECK(there > 0);
+  CHECK(there <= 256);
 }
 
 TEST_CASE("tensor map: a launch passes maps first, then the other slots") {

@@ -51,6 +51,28 @@ kernel @scale {{
                            bias));
 }
 
+Kernel watched_kernel() {
+  return parse(R"(
+kernel @watched {
+  %x = tensor {name = "x"} : tensor f32[4]
+  %y = tensor {name = "y", role = output} : tensor f32[4]
+  %one = const {value = 1} : i32
+  %zero = const {value = 0} : i32
+  launch %one do |%bx: i32| {
+    %tile = alloc : shared f32[4]
+    %source = slice %x, %zero : view global f32[4]
+    copy %source, %tile
+    watch %tile {text = "loaded"}
+    %first = load %tile, %zero : f32
+    %none = const {value = 0.0} : f32
+    %good = compare %first, %none {kind = ge} : bool
+    device_assert %good {text = "negative"}
+    %target = slice %y, %zero : view global f32[4]
+    copy %tile, %target
+  }
+})");
+}
+
 Kernel grid_kernel() {
   return parse(R"(
 kernel @grid {
@@ -175,6 +197,7 @@ EnvironmentGuard::~EnvironmentGuard() {
 FreshCache::FreshCache()
     : environment_(std::map<std::string, std::string>{{"KILN_CACHE_DIR", directory_.path()},
                                                       {"KILN_CACHE", ""},
+                                                      {"KILN_CACHE_PATH", ""},
                                                       {"KILN_CACHE_SIZE", ""},
                                                       {"KILN_DUMP", ""},
                                                       {"KILN_PTXAS", ""},

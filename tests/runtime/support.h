@@ -15,6 +15,8 @@ namespace kiln::test {
 
 // y[i] = x[i] · factor + bias, for any n, in blocks of 64. Different biases are different kernels.
 Kernel scale_kernel(int bias = 0);
+// y = x of 4 elements, watched as "loaded" on the way; asserts that the first is not negative.
+Kernel watched_kernel();
 // One element a block over a 3-D grid: y[z, y, x] = x + 10·y + 100·z + the number of blocks before.
 Kernel grid_kernel();
 // A workspace of n doubled values is written by one launch and summed by pairs in the next.

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -95,6 +96,55 @@ class Gpu(KilnTest):
         self.assertIn("barrier", self.kiln("dump", "matmul", "--after", "insert_barriers", "--arch",
                                            "sm_80"))
         self.expect_error("--asm: of a CPU", "dump", "matmul", "--asm", "--arch", "sm_80")
+
+    def test_prebuild(self):
+        self.env.pop("KILN_PTXAS", None)
+        lines = self.kiln("prebuild", "--arch", "sm_80,host", "tile_copy", "--out", self.path("image")).splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"^tile_copy +PTX for sm_80 +\d+\.\d ms +\d+\.\d KiB$")
+        self.assertRegex(lines[1], r"^tile_copy +code for host +\d+\.\d ms +\d+\.\d KiB$")
+        again = self.kiln("prebuild", "--arch", "sm_80", "tile-copy", "--out", self.path("image"))
+        self.assertRegex(again, r"^tile_copy +PTX for sm_80 +already there ")
+        self.assertEqual(os.stat(self.path("image")).st_mode & 0o777, 0o755)
+        text = self.kiln("prebuild", "--arch", "sm_80", "matmul", "--set", "dtype=f32", "tile_m=32")
+        self.assertRegex(text, r"^matmul dtype=f32 tile_m=32 +PTX for sm_80 ")
+
+        # Another process finds what is there, and makes nothing of its own.
+        self.env["KILN_CACHE_DIR"] = self.path("own")
+        self.env["KILN_CACHE_PATH"] = self.path("image")
+        self.save("x.npy", self.normal(5, 70, dtype=np.float32))
+        for device in ("emulator", "host"):
+            self.kiln("call", "tile_copy", "--in", f"x={self.path('x.npy')}", "--out", f"y={self.path('y.npy')}",
+                      "--device", device)
+        self.assertFalse(os.path.exists(self.path("own")))
+        info = self.kiln("cache", "info")
+        self.assertRegex(info, r"directory  \S*own\nin use     yes\nentries    0\n")
+        self.assertRegex(info, r"directory  \S*image\nin use     yes, read-only: .*\nentries    2\n")
+
+        with open(self.path("k.tile"), "w") as file:
+            file.write(self.kiln("dump", "tile_copy", "--arch", "sm_80"))
+        self.assertIn("already there", self.kiln("prebuild", "--arch", "sm_80", self.path("k.tile")))
+
+    def test_prebuild_cubins(self):
+        if not (shutil.which("ptxas") or os.path.exists("/usr/local/cuda/bin/ptxas")):
+            self.skipTest("no ptxas")
+        self.env["KILN_PTXAS"] = "auto"
+        for time in (r"\d+\.\d ms", "already there"):
+            lines = self.kiln("prebuild", "--arch", "sm_90", "tile_copy").splitlines()
+            self.assertEqual(len(lines), 2)
+            self.assertRegex(lines[1], rf"^tile_copy +cubin for sm_90 by ptxas V\S+ +{time} ")
+
+    def test_prebuild_mistakes(self):
+        for sentence, words in (("expected kernels or --all, got neither", []),
+                                ("expected kernels or --all, got both", ["--all", "matmul"]),
+                                ("no kernel 'nothing'", ["nothing"]),
+                                ("expected one kernel to set it of, got 2", ["matmul", "tile_copy", "--set", "dtype=f32"]),
+                                ("matmul: no option 'colour'", ["matmul", "--set", "colour=red"])):
+            self.expect_error(sentence, "prebuild", "--arch", "sm_80", *words)
+        self.expect_error("sm_70 is too old", "prebuild", "--arch", "sm_80,sm_70", "matmul")
+        self.expect_error("--arch is required", "prebuild", "matmul")
+        self.env["KILN_CACHE"] = "off"
+        self.expect_error("cannot be stored: there is no disk cache", "prebuild", "--arch", "sm_80", "tile_copy")
 
     def test_architectures(self):
         for command in (["dump", "matmul", "--ptx"], ["explain", "matmul"],

@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
     return fmt::format("kiln: error: {}\n  try: {} --help\n", error.what(), command);
   });
   for (auto add : {add_run, add_attend, add_call, add_bench, add_dump, add_explain, add_opt,
-                   add_emulate, add_list, add_devices, add_cache})
+                   add_emulate, add_prebuild, add_list, add_devices, add_cache})
     add(app);
   app.footer(kFooter);  // after the commands, which would inherit it
   if (argc == 1) {

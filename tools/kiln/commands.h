@@ -8,6 +8,7 @@ namespace kiln::cli {
 void add_list(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_cache(CLI::App& app);
+void add_prebuild(CLI::App& app);
 void add_run(CLI::App& app);
 void add_attend(CLI::App& app);
 void add_call(CLI::App& app);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "ir/error.h"
 #include "kernels/registry.h"
@@ -49,12 +50,19 @@ void devices() {
 }
 
 void cache_information() {
-  CacheInfo info = cache_info();
-  fmt::print("directory  {}\n", info.directory.empty() ? "none" : info.directory);
-  fmt::print("in use     {}\n", info.problem.empty() ? "yes" : "no: " + info.problem);
-  fmt::print("entries    {}\n", info.entries);
-  fmt::print("size       {:.1f} of {:.0f} MiB\n", static_cast<double>(info.bytes) / (1 << 20),
-             static_cast<double>(info.limit) / (1 << 20));
+  const char* between = "";
+  for (const CacheInfo& info : cache_info()) {
+    const auto mebibytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    fmt::print("{}directory  {}\n", std::exchange(between, "\n"),
+               info.directory.empty() ? "none" : info.directory);
+    fmt::print("in use     {}\n", !info.problem.empty() ? "no: " + info.problem
+                                  : info.writable       ? "yes"
+                                                        : "yes, read-only: entries are loaded, "
+                                                          "none is added or removed");
+    fmt::print("entries    {}\n", info.entries);
+    fmt::print("size       {:.1f}{} MiB\n", mebibytes(info.bytes),
+               info.writable ? fmt::format(" of {:.0f}", mebibytes(info.limit)) : "");
+  }
 }
 
 }  // namespace
