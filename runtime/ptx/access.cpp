@@ -86,8 +86,8 @@ void Access::note(int lane, uint64_t address, uint8_t strength, const std::byte*
   Block& block = warp_.block();
   const Options& options = block.grid.options;
   address &= ~kWindowMask;
-  Accessor who{warp_.index,     lane,   warp_.position(), (strength & kStrong) != 0, async,
-               agent_,          clock_};
+  Accessor who{warp_.index, lane,  warp_.position(), (strength & kStrong) != 0, async,
+               agent_,      clock_};
   bool write = intent_ == Intent::Write;
   auto touch = [&](Cell& cell) {
     return write ? write_cell(cell, who, block.clocks) : read_cell(cell, who, block.clocks);
@@ -152,13 +152,11 @@ std::string_view how_to_await(Clocks::Kind kind) {
 void Access::report(const Clash& clash, int lane, uint64_t address) {
   const Grid& grid = warp_.block().grid;
   const Clocks& clocks = warp_.block().clocks;
-  const std::string doer =
-      agent_ == 0 ? warp_.thread_name(lane)
-                  : fmt::format("{} ({})", warp_.thread_name(lane),
-                                describe_agent(clocks, agent_, lane));
-  std::string access =
-      fmt::format("{} {} {}", doer, intent_ == Intent::Read ? "reads" : "writes",
-                  describe_address(grid, found_, address));
+  const std::string doer = agent_ == 0 ? warp_.thread_name(lane)
+                                       : fmt::format("{} ({})", warp_.thread_name(lane),
+                                                     describe_agent(clocks, agent_, lane));
+  std::string access = fmt::format("{} {} {}", doer, intent_ == Intent::Read ? "reads" : "writes",
+                                   describe_address(grid, found_, address));
   if (clash.kind == Clash::Kind::Uninitialized)
     return warp_.report(FindingKind::UninitializedShared,
                         fmt::format("{}, which nothing was written to", access),
@@ -171,10 +169,10 @@ void Access::report(const Clash& clash, int lane, uint64_t address) {
                                                                      : "writes it",
                                   describe(grid, clash.instruction));
   if (clash.kind == Clash::Kind::Proxy)
-    return warp_.report(FindingKind::ProxyFence,
-                        fmt::format("{} by the async proxy; {}, which that need not see", access,
-                                    other),
-                        "fence.proxy.async by the threads that write, then a barrier");
+    return warp_.report(
+        FindingKind::ProxyFence,
+        fmt::format("{} by the async proxy; {}, which that need not see", access, other),
+        "fence.proxy.async by the threads that write, then a barrier");
   if (in_flight)
     return warp_.report(
         FindingKind::AsyncNotAwaited,

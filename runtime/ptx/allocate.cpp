@@ -239,8 +239,8 @@ void allocate_registers(Entry& entry, const Function& function) {
     for_each_operand(instruction, [&](const Operand& operand) {
       instruction.check_defined |= watched[static_cast<size_t>(operand.slot)] != 0 &&
                                    !is_filler(instruction, operand, written);
-      instruction.check_flight |= of_wgmma.test(static_cast<size_t>(operand.slot)) &&
-                                  instruction.source->opcode != "wgmma";
+      instruction.check_flight |=
+          of_wgmma.test(static_cast<size_t>(operand.slot)) && instruction.source->opcode != "wgmma";
     });
   }
   of_wgmma.for_each([&](size_t r) {

@@ -137,8 +137,8 @@ void arrive(Warp& warp, const Instruction& in, uint32_t mask) {
   lane_addresses(warp, in, in.operand[0], addresses);
   Block& block = warp.block();
   for_each_lane(mask, [&](int lane) {
-    Mbarrier& barrier = block.mbarriers.find(
-        warp, lane, barrier_address(warp, in.space, lane, addresses[lane]));
+    Mbarrier& barrier =
+        block.mbarriers.find(warp, lane, barrier_address(warp, in.space, lane, addresses[lane]));
     if (!in.a) ++barrier.pending;
     BulkCopy copy;
     copy.way = BulkCopy::Way::Arrive;

@@ -28,7 +28,9 @@ void Block::run(Dim3 at) {
   free_registers = 0;
   cluster_ = Cluster{};
   events_ = last_events_ = fruitless_ = 0;
-  random_ = (grid.options.seed * 0x9e3779b97f4a7c15 ^ uint64_t{at.z} << 40 ^ uint64_t{at.y} << 20 ^ at.x) | 1;
+  random_ = (grid.options.seed * 0x9e3779b97f4a7c15 ^ uint64_t{at.z} << 40 ^ uint64_t{at.y} << 20 ^
+             at.x) |
+            1;
   for (Barrier& barrier : barriers_) barrier = Barrier{};
   for (auto& warp : warps_) warp->reset();
 

@@ -38,7 +38,9 @@ void BulkCopies::load(BulkCopy& copy) {
     return;
   }
   const auto size = static_cast<size_t>(bytes_of(copy.type));
-  const uint64_t nan = copy.type == Type::F64 ? 0x7fffffffffffffff : copy.type == Type::F32 ? kNaN32 : kNaN16;
+  const uint64_t nan = copy.type == Type::F64   ? 0x7fffffffffffffff
+                       : copy.type == Type::F32 ? kNaN32
+                                                : kNaN16;
   for (const BulkPiece& piece : copy.pieces) {
     std::byte* to = block_.shared.data() + (piece.shared - kSharedBase);
     if (piece.global) {

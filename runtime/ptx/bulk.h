@@ -1,5 +1,5 @@
-// Bulk copies under way: into shared memory, counted by an mbarrier, and out of it, in groups of the
-// thread that began them.
+// Bulk copies under way: into shared memory, counted by an mbarrier, and out of it, in groups of
+// the thread that began them.
 #pragma once
 
 #include <cstddef>

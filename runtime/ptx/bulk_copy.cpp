@@ -65,8 +65,7 @@ class Maker {
     const uint32_t mask = swizzle / kUnit - (swizzle > 0);
     while (bytes > 0) {
       const auto part =
-          swizzle == 0 ? bytes
-                       : std::min(bytes, kUnit - static_cast<uint32_t>(shared % kUnit));
+          swizzle == 0 ? bytes : std::min(bytes, kUnit - static_cast<uint32_t>(shared % kUnit));
       const uint64_t at = shared ^ (shared >> 7 & mask) << 4;
       copy_.pieces.push_back({at, place, part});
       shared_(Space::Shared, loads ? Intent::Write : Intent::Read, at, part);
@@ -187,8 +186,8 @@ void copy_lane(Warp& warp, const Instruction& in, int lane, const uint64_t* addr
   AgentId reads, writes;
   uint32_t clock;
   if (loads) {
-    const Mbarrier& barrier = block.mbarriers.find(
-        warp, lane, barrier_address(warp, in.space, lane, addresses[2]), true);
+    const Mbarrier& barrier =
+        block.mbarriers.find(warp, lane, barrier_address(warp, in.space, lane, addresses[2]), true);
     copy.mbarrier = barrier.address;
     copy.issued = barrier.phases;
     reads = writes = barrier.agent;
@@ -278,6 +277,54 @@ void take_rest(Decoder& d, size_t from) {
   if (hint) d.use(from + multicast, Type::B64);
 }
 
+// Into shared memory: [to], [from], bytes, [mbarrier], or [to], [map, {…}], [mbarrier].
+void decode_to_shared(Decoder& d, int rank) {
+  if ((!d.take("shared::cluster") && !d.take("shared::cta")) || !d.take("global") ||
+      !d.take("mbarrier::complete_tx::bytes"))
+    d.unknown();
+  const size_t barrier = rank > 0 ? 2 : 3;
+  AddressTaker addresses(d);
+  addresses.take(0, Space::Shared);
+  addresses.take(1, rank > 0 ? Space::Generic : Space::Global);
+  addresses.take(barrier, Space::Shared);
+  addresses.finish();
+  rank > 0 ? take_coordinates(d, 1, rank) : d.use(2, Type::U32);
+  d.now.a = static_cast<uint8_t>(Way::ToShared);
+  d.now.immediate = static_cast<int64_t>(Type::U8);
+  take_rest(d, barrier + 1);
+}
+
+// Out of it: [to], [from], bytes, or [map, {…}], [from].
+void decode_to_global(Decoder& d, int rank, bool reduces) {
+  if (!d.take("global") || !d.take("shared::cta") || !d.take("bulk_group")) d.unknown();
+  if (reduces) d.now.b = static_cast<uint8_t>(reduction_of(d));
+  Type type = Type::U8;
+  if (reduces && rank == 0) {
+    d.take("noftz");
+    type = d.type();
+  }
+  AddressTaker addresses(d);
+  addresses.take(1, Space::Shared);
+  addresses.take(0, rank > 0 ? Space::Generic : Space::Global);
+  addresses.finish();
+  rank > 0 ? take_coordinates(d, 0, rank) : d.use(2, Type::U32);
+  d.now.a = static_cast<uint8_t>(Way::ToGlobal);
+  d.now.immediate = static_cast<int64_t>(type);
+  take_rest(d, rank > 0 ? 2 : 3);
+}
+
+// To L2: [from], bytes, or [map, {…}]; only looked at.
+void decode_prefetch(Decoder& d, int rank) {
+  if (!d.take("L2") || !d.take("global")) d.unknown();
+  AddressTaker addresses(d);
+  for (int side = 0; side < 2; ++side)  // the same for the side that there is not
+    addresses.take(0, rank > 0 ? Space::Generic : Space::Global);
+  addresses.finish();
+  rank > 0 ? take_coordinates(d, 0, rank) : d.use(1, Type::U32);
+  d.now.a = static_cast<uint8_t>(Way::Prefetch);
+  take_rest(d, rank > 0 ? 1 : 2);
+}
+
 void decode_copy(Decoder& d, bool reduces) {
   int rank = 0;
   if (d.take("tensor")) {
@@ -286,56 +333,14 @@ void decode_copy(Decoder& d, bool reduces) {
     rank = axes[0] - '0';
     d.take("tile");
   }
-  AddressTaker addresses(d);
-  const size_t source = 1;
-  if (!reduces && d.take("prefetch")) {
-    if (!d.take("L2") || !d.take("global")) {
-      if (rank == 0) d.unknown();
-    }
-    d.now.a = static_cast<uint8_t>(Way::Prefetch);
-    d.use_constant(kSharedBase, 8);  // no side in shared memory
-    Decoder& decoder = d;
-    decoder.now.space = rank > 0 ? Space::Generic : Space::Global;
-    AddressTaker other(d);
-    other.take(0, d.now.space);
-    other.finish();
-    // The first operand has no offset.
-    d.entry().tables.back().insert(d.entry().tables.back().begin(), 0);
-    rank > 0 ? take_coordinates(d, 0, rank) : d.use(1, Type::U32);
-    take_rest(d, rank > 0 ? 1 : 2);
-    d.now.run = bulk_copy;
-    return;
-  }
-  if (reduces || d.statement().modifiers.back() == "bulk_group" || d.take("bulk_group")) {
-    d.take("bulk_group");
-    if (!d.take("global") || !d.take("shared::cta")) d.unknown();
-    d.now.a = static_cast<uint8_t>(Way::ToGlobal);
-    if (reduces) d.now.b = static_cast<uint8_t>(reduction_of(d));
-    Type type = Type::U8;
-    if (reduces && rank == 0) {
-      d.take("noftz");
-      type = d.type();
-    }
-    addresses.take(rank > 0 ? 1 : source, Space::Shared);
-    addresses.take(0, rank > 0 ? Space::Generic : Space::Global);
-    addresses.finish();
-    rank > 0 ? take_coordinates(d, 0, rank) : d.use(2, Type::U32);
-    d.now.immediate = static_cast<int64_t>(type);
-    take_rest(d, rank > 0 ? 2 : 3);
-  } else {
-    if ((!d.take("shared::cluster") && !d.take("shared::cta")) || !d.take("global") ||
-        !d.take("mbarrier::complete_tx::bytes"))
-      d.unknown();
-    d.now.a = static_cast<uint8_t>(Way::ToShared);
-    const size_t barrier = rank > 0 ? 2 : 3;
-    addresses.take(0, Space::Shared);
-    addresses.take(1, rank > 0 ? Space::Generic : Space::Global);
-    addresses.take(barrier, Space::Shared);
-    addresses.finish();
-    rank > 0 ? take_coordinates(d, 1, rank) : d.use(2, Type::U32);
-    d.now.immediate = static_cast<int64_t>(Type::U8);
-    take_rest(d, barrier + 1);
-  }
+  d.now.count = 0;
+  const auto& modifiers = d.statement().modifiers;
+  if (!reduces && d.take("prefetch"))
+    decode_prefetch(d, rank);
+  else if (std::find(modifiers.begin(), modifiers.end(), "bulk_group") != modifiers.end())
+    decode_to_global(d, rank, reduces);
+  else
+    decode_to_shared(d, rank);
   d.now.space = Space::Shared;
   d.now.run = bulk_copy;
 }

@@ -147,9 +147,9 @@ void decode_fence(Decoder& d) {
   d.now.a = kMemory;
   if (d.take("mbarrier_init")) d.now.a = kMemory | kMbarriers;
   if (d.take("proxy")) {
-    const std::string_view proxy = d.take_one(
-        {"async", "async.global", "async::generic", "async.shared::cta", "async::global", "alias",
-         "tensormap::generic"});
+    const std::string_view proxy =
+        d.take_one({"async", "async.global", "async::generic", "async.shared::cta", "async::global",
+                    "alias", "tensormap::generic"});
     if (proxy.empty()) d.unknown();
     d.now.a = proxy.starts_with("async") ? kAsyncProxy : 0;
   }
@@ -244,8 +244,8 @@ uint64_t launch_registers(const Grid& grid) {
   if (entry.most_registers != 0) return (entry.most_registers + 7) / 8 * 8;
   constexpr uint64_t kFile = 65536, kMost = 256, kUnit = 8;
   const uint64_t* required = entry.required_threads;
-  const uint64_t threads = required[0] != 0 ? required[0] * required[1] * required[2]
-                                            : entry.most_threads;
+  const uint64_t threads =
+      required[0] != 0 ? required[0] * required[1] * required[2] : entry.most_threads;
   const uint64_t warps = (threads + kLanes - 1) / kLanes;
   return std::min(kFile / (warps * kLanes * entry.least_blocks) / kUnit * kUnit, kMost);
 }

@@ -71,9 +71,9 @@ void Flight::check_own(Warp& warp, const Wgmma& wgmma) {
                               source ? "operand a" : "an accumulator"),
                   "wgmma.fence.sync.aligned before the first wgmma and wherever other instructions "
                   "have touched its registers");
-    const bool taken = source ? r.accumulator > retired_
-                              : r.source > retired_ ||
-                                    (r.accumulator > retired_ && r.columns != columns);
+    const bool taken =
+        source ? r.accumulator > retired_
+               : r.source > retired_ || (r.accumulator > retired_ && r.columns != columns);
     if (taken)
       warp.report(FindingKind::RegisterInFlight,
                   fmt::format("warp {}: '{}' is {} here and still in use by a wgmma {}", warp.index,

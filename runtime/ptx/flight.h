@@ -35,7 +35,7 @@ class Flight {
   void begin(Warp& warp, const Wgmma& wgmma);
   void fence() { ++epoch_; }
   void commit() { ++committed_; }
-  void wait(Warp& warp, uint32_t open);  // all groups but that many
+  void wait(Warp& warp, uint32_t open);    // all groups but that many
   void compute(Warp& warp, size_t count);  // the first ones pending, if they are not yet
 
  private:

@@ -12,14 +12,16 @@ namespace {
 
 // Instruction::a of all of them, and what else they are, in Instruction::b.
 constexpr uint8_t kExpects = 1, kDrops = 2, kStays = 4, kRelaxed = 8;  // arrivals
-constexpr uint8_t kParity = 1, kBlocks = 2;                           // waits
+constexpr uint32_t kPatience = 1024;         // tests in vain before what they ask for is due
+constexpr uint8_t kParity = 1, kBlocks = 2;  // waits
 
 // Calls f(lane, address of shared memory).
 template <class F>
 void for_each_barrier(Warp& warp, const Instruction& in, const Operand& base, uint32_t mask, F f) {
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, base, addresses);
-  for_each_lane(mask, [&](int lane) { f(lane, barrier_address(warp, in.space, lane, addresses[lane])); });
+  for_each_lane(mask,
+                [&](int lane) { f(lane, barrier_address(warp, in.space, lane, addresses[lane])); });
 }
 
 // Operands: address, count.
@@ -46,8 +48,7 @@ void arrive(Warp& warp, const Instruction& in, uint32_t mask) {
     if (count < 1)
       warp.fault(FindingKind::Mbarrier, fmt::format("{} arrives 0 times", warp.thread_name(lane)),
                  "1 arrival or more");
-    set<uint64_t>(warp.at(in.operand[0]), lane,
-                  uint64_t{barrier.phases} << 32 | barrier.pending);
+    set<uint64_t>(warp.at(in.operand[0]), lane, uint64_t{barrier.phases} << 32 | barrier.pending);
     if (in.b & kStays && count >= barrier.pending)
       warp.fault(FindingKind::Mbarrier,
                  fmt::format("the phase would be complete: {}", all.describe(address)),
@@ -59,8 +60,7 @@ void arrive(Warp& warp, const Instruction& in, uint32_t mask) {
                    "drop no more than it was initialised for");
       barrier.count -= count;
     }
-    if (in.b & kExpects)
-      all.expect(warp, barrier, get<uint32_t>(warp.at(in.operand[3]), lane));
+    if (in.b & kExpects) all.expect(warp, barrier, get<uint32_t>(warp.at(in.operand[3]), lane));
     all.arrive(warp, barrier, count, (in.b & kRelaxed) == 0);
   });
 }
@@ -74,45 +74,55 @@ void expect(Warp& warp, const Instruction& in, uint32_t mask) {
   });
 }
 
+struct Awaited {
+  uint32_t parity;
+  bool complete;
+};
+
+// What a lane waits for, by a parity or a state.
+Awaited awaited(Warp& warp, const Instruction& in, int lane, const Mbarrier& barrier) {
+  const std::byte* which = warp.at(in.operand[2]);
+  if ((in.b & kParity) == 0) {
+    const auto phase = static_cast<uint32_t>(get<uint64_t>(which, lane) >> 32);
+    return {phase & 1, barrier.phases > phase};
+  }
+  const auto parity = get<uint32_t>(which, lane);
+  if (parity > 1)
+    warp.fault(FindingKind::Mbarrier,
+               fmt::format("{} waits for parity {}", warp.thread_name(lane), parity), "0 or 1");
+  return {parity, barrier.passed(parity)};
+}
+
 // Operands: p, address, state or parity.
 void wait(Warp& warp, const Instruction& in, uint32_t mask) {
   Block& block = warp.block();
-  uint32_t done = 0;
-  const Operand& which = in.operand[2];
+  uint32_t done = 0, missed_parity = 0;
+  uint64_t missed = 0;
   for_each_barrier(warp, in, in.operand[1], mask, [&](int lane, uint64_t address) {
     Mbarrier& barrier = block.mbarriers.find(warp, lane, address);
-    bool passed;
-    uint32_t parity;
-    if (in.b & kParity) {
-      parity = get<uint32_t>(warp.at(which), lane);
-      if (parity > 1)
-        warp.fault(FindingKind::Mbarrier,
-                   fmt::format("{} waits for parity {}", warp.thread_name(lane), parity), "0 or 1");
-      passed = barrier.passed(parity);
-    } else {
-      auto phase = static_cast<uint32_t>(get<uint64_t>(warp.at(which), lane) >> 32);
-      parity = phase & 1;
-      passed = barrier.phases > phase;
-    }
-    if (passed) {
+    const Awaited phase = awaited(warp, in, lane, barrier);
+    if (phase.complete) {
       done |= 1u << lane;
       block.mbarriers.see(warp, barrier, (in.a & kRelaxed) == 0);
-    } else if (in.b & kBlocks) {
-      warp.wait_for(address, parity);
-    } else if (++barrier.polls % 32 == 0) {
-      block.bulk.perform_awaited(address);
+      return;
     }
+    missed = address;
+    missed_parity = phase.parity;
+    if ((in.b & kBlocks) == 0 && ++barrier.polls % kPatience == 0)
+      block.bulk.perform_awaited(address);
   });
-  if (warp.must_wait()) return;
-  warp.set_predicate(in.operand[0], mask, done);
+  if (done == mask)
+    warp.forget_tries();
+  else if (in.b & kBlocks)
+    warp.wait_for(missed, missed_parity);
+  if (!warp.must_wait()) warp.set_predicate(in.operand[0], mask, done);
 }
 
 // Operands: count, state.
 void pending_count(Warp& warp, const Instruction& in, uint32_t mask) {
   const std::byte* states = warp.at(in.operand[1]);
-  fill<uint32_t>(warp.at(in.operand[0]), mask, [=](int lane) {
-    return static_cast<uint32_t>(get<uint64_t>(states, lane));
-  });
+  fill<uint32_t>(warp.at(in.operand[0]), mask,
+                 [=](int lane) { return static_cast<uint32_t>(get<uint64_t>(states, lane)); });
 }
 
 void take_scope(Decoder& d) {

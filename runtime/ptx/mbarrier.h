@@ -18,11 +18,11 @@ class Warp;
 // then begins by itself.
 struct Mbarrier {
   uint64_t address = 0;
-  uint32_t count = 0;    // arrivals that a phase takes
-  uint32_t pending = 0;  // of this phase
-  int64_t bytes = 0;     // expected and not yet in (tx-count)
-  uint32_t phases = 0;   // completed
-  AgentId agent = 0;     // of the copies that it counts, whose clock is phases + 1
+  uint32_t count = 0;            // arrivals that a phase takes
+  uint32_t pending = 0;          // of this phase
+  int64_t bytes = 0;             // expected and not yet in (tx-count)
+  uint32_t phases = 0;           // completed
+  AgentId agent = 0;             // of the copies that it counts, whose clock is phases + 1
   uint32_t maker = 0, made = 0;  // warp that initialised it, and when
   int maker_lane = 0;
   bool published = false;           // the async proxy sees that it is initialised

@@ -10,10 +10,10 @@ namespace kiln::ptx {
 
 void Mbarriers::init(Warp& warp, int lane, uint64_t address, uint32_t count) {
   if (count < 1 || count > kMost)
-    warp.fault(FindingKind::Mbarrier,
-               fmt::format("{} initialises an mbarrier for {} arrivals", warp.thread_name(lane),
-                           count),
-               fmt::format("1 to {} arrivals", kMost));
+    warp.fault(
+        FindingKind::Mbarrier,
+        fmt::format("{} initialises an mbarrier for {} arrivals", warp.thread_name(lane), count),
+        fmt::format("1 to {} arrivals", kMost));
   Mbarrier& made = all_[address];
   made = Mbarrier{};
   made.address = address;
@@ -56,12 +56,12 @@ Mbarrier& Mbarriers::find(Warp& warp, int lane, uint64_t address, bool async) {
                             describe_address(block_.grid, Space::Shared, address), found->maker),
                 "put a barrier behind mbarrier.init");
   if (async && !found->published && block_.grid.options.check_races)
-    warp.report(FindingKind::ProxyFence,
-                fmt::format("a copy of {} counts on the mbarrier at {}, whose initialisation the "
-                            "async proxy need not see",
-                            warp.thread_name(lane),
-                            describe_address(block_.grid, Space::Shared, address)),
-                "fence.mbarrier_init.release.cluster behind mbarrier.init");
+    warp.report(
+        FindingKind::ProxyFence,
+        fmt::format("a copy of {} counts on the mbarrier at {}, whose initialisation the "
+                    "async proxy need not see",
+                    warp.thread_name(lane), describe_address(block_.grid, Space::Shared, address)),
+        "fence.mbarrier_init.release.cluster behind mbarrier.init");
   return *found;
 }
 
@@ -84,11 +84,11 @@ void Mbarriers::expect(Warp& warp, Mbarrier& barrier, int64_t bytes) {
   barrier.bytes += bytes;
   barrier.position = warp.position();
   if (barrier.bytes > kMost || barrier.bytes < -kMost)
-    warp.fault(FindingKind::Mbarrier,
-               fmt::format("the mbarrier at {} expects {} bytes",
-                           describe_address(block_.grid, Space::Shared, barrier.address),
-                           barrier.bytes),
-               "an mbarrier counts up to 2^20 - 1 bytes");
+    warp.fault(
+        FindingKind::Mbarrier,
+        fmt::format("the mbarrier at {} expects {} bytes",
+                    describe_address(block_.grid, Space::Shared, barrier.address), barrier.bytes),
+        "an mbarrier counts up to 2^20 - 1 bytes");
   block_.note_event();
   complete_if_done(barrier);
 }
@@ -125,21 +125,21 @@ void Mbarriers::see(Warp& warp, Mbarrier& barrier, bool acquires) {
   barrier.polls = 0;
   int64_t& seen = barrier.seen[warp.index];
   if (seen >= 0 && barrier.phases > seen + 1)
-    warp.report(FindingKind::Mbarrier,
-                fmt::format("warp {} waits at the mbarrier at {}, of which {} phases have completed "
-                            "since it last did",
-                            warp.index,
-                            describe_address(block_.grid, Space::Shared, barrier.address),
-                            barrier.phases - seen),
-                "wait for every phase: a parity tells one phase from the next only");
+    warp.report(
+        FindingKind::Mbarrier,
+        fmt::format("warp {} waits at the mbarrier at {}, of which {} phases have completed "
+                    "since it last did",
+                    warp.index, describe_address(block_.grid, Space::Shared, barrier.address),
+                    barrier.phases - seen),
+        "wait for every phase: a parity tells one phase from the next only");
   seen = barrier.phases;
 }
 
 void Mbarriers::publish(uint32_t warp) {
   for (auto& [address, barrier] : all_)
-    barrier.published |= barrier.maker == warp ||
-                         block_.clocks.ordered(static_cast<AgentId>(barrier.maker), barrier.made,
-                                               warp);
+    barrier.published |=
+        barrier.maker == warp ||
+        block_.clocks.ordered(static_cast<AgentId>(barrier.maker), barrier.made, warp);
 }
 
 void Mbarriers::finish(Warp& warp) {

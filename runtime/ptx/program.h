@@ -110,7 +110,7 @@ struct Entry {
   // Registers that may be read before they are written: a bit for each in Warp::defined.
   std::map<int32_t, int32_t> watched;      // slot → bit; predicates are ~slot
   std::vector<std::string> watched_names;  // by bit
-  std::vector<std::string> wgmma_names;    // by slot: a register of a wgmma, or empty; or none at all
+  std::vector<std::string> wgmma_names;  // by slot: a register of a wgmma, or empty; or none at all
   std::vector<Variable> parameters;
   uint64_t parameter_bytes = 0;
   uint64_t static_shared = 0;      // bytes from kSharedBase; dynamic shared memory follows

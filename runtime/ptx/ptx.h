@@ -97,10 +97,10 @@ enum class FindingKind : uint8_t {
   Deadlock,
   InstructionLimit,
   Trap,
-  ProxyFence,         // the async proxy need not see what was written
-  RegisterInFlight,   // of a wgmma that was not awaited, or without wgmma.fence
-  Mbarrier,           // a wrong number of arrivals or bytes, phases that nobody saw, no mbarrier
-  RegisterBudget,     // setmaxnreg
+  ProxyFence,        // the async proxy need not see what was written
+  RegisterInFlight,  // of a wgmma that was not awaited, or without wgmma.fence
+  Mbarrier,          // a wrong number of arrivals or bytes, phases that nobody saw, no mbarrier
+  RegisterBudget,    // setmaxnreg
 };
 std::string_view name(FindingKind kind);
 

@@ -1,6 +1,6 @@
 // Who touched which bytes, and what came before what: finds data races, reads of shared memory that
-// nothing was written to, uses of copies that were not awaited, and writes that the async proxy does
-// not see.
+// nothing was written to, uses of copies that were not awaited, and writes that the async proxy
+// does not see.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ class Clocks {
  public:
   using Vector = std::vector<uint32_t>;  // by agent; what is missing is 0
 
-  // How far each agent is, as somebody knows; and up to where the async proxy (TMA, wgmma) sees what
-  // warps did to shared memory by ordinary instructions: up to their proxy fences.
+  // How far each agent is, as somebody knows; and up to where the async proxy (TMA, wgmma) sees
+  // what warps did to shared memory by ordinary instructions: up to their proxy fences.
   struct Known {
     Vector clocks, proxied;
     void clear();

@@ -23,7 +23,7 @@ struct Encoded {
 static_assert(sizeof(Encoded) <= kTensorMapBytes);
 
 constexpr uint64_t kMagic = 0x70616d7872746b01;
-constexpr Type kTypes[] = {Type::U8,  Type::U16, Type::U32, Type::S32, Type::U64,
+constexpr Type kTypes[] = {Type::U8,  Type::U16, Type::U32,  Type::S32, Type::U64,
                            Type::S64, Type::F16, Type::BF16, Type::F32, Type::F64};
 
 uint32_t sum_of(const Encoded& encoded) {
@@ -35,8 +35,7 @@ uint32_t sum_of(const Encoded& encoded) {
 }
 
 void expect(bool holds, std::string_view field, uint64_t got, std::string_view expected) {
-  if (!holds)
-    throw Error(fmt::format("tensor map: {}: expected {}, got {}", field, expected, got));
+  if (!holds) throw Error(fmt::format("tensor map: {}: expected {}, got {}", field, expected, got));
 }
 
 void check(const TensorMap& map) {
@@ -95,7 +94,7 @@ std::optional<TensorMap> decode_tensor_map(const std::byte* bytes) {
   map.rank = encoded.rank;
   map.type = static_cast<Type>(encoded.type);
   map.address = encoded.address;
-  for (int axis = 0; axis < 5; ++axis) {
+  for (int axis = 0; axis < std::min<int>(encoded.rank, 5); ++axis) {
     map.extents[axis] = encoded.extents[axis];
     map.strides[axis] = axis > 0 ? encoded.strides[axis - 1] : 0;
     map.box[axis] = encoded.box[axis];

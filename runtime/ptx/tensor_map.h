@@ -14,12 +14,12 @@ namespace kiln::ptx {
 // As cuTensorMapEncodeTiled takes it, without interleaving: axes innermost first. An extent may be
 // 0: all is then outside.
 struct TensorMap {
-  int rank = 0;           // 1 to 5
-  Type type = Type::U8;   // of an element: U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64
-  uint64_t address = 0;   // a multiple of 16
+  int rank = 0;          // 1 to 5
+  Type type = Type::U8;  // of an element: U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64
+  uint64_t address = 0;  // a multiple of 16
   uint64_t extents[5] = {};
-  uint64_t strides[5] = {};  // bytes; strides[0] is not looked at: an element
-  uint32_t box[5] = {};      // elements of the tensor, 1 to 256
+  uint64_t strides[5] = {};             // bytes; strides[0] is not looked at: an element
+  uint32_t box[5] = {};                 // elements of the tensor, 1 to 256
   uint32_t steps[5] = {1, 1, 1, 1, 1};  // element strides, 1 to 8; steps[0] is not looked at
   uint32_t swizzle = 0;                 // bytes: 0, 32, 64, 128
   bool nan = false;                     // what is outside reads as NaN, not as 0

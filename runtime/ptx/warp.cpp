@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/ptx/lanes.h"
 
@@ -272,7 +273,7 @@ bool Warp::converge(const Instruction& in) {
 
 void Warp::wait_for(uint64_t mbarrier, uint32_t parity) {
   Split& split = splits_[current_];
-  if (split.timed_out) return;
+  if (split.timed_out || std::exchange(split.tried, split.at) != split.at) return;
   split.state = SplitState::AtMbarrier;
   split.mbarrier = mbarrier;
   split.parity = parity;

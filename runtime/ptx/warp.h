@@ -53,7 +53,14 @@ struct Fault {
   Finding finding;
 };
 
-enum class SplitState : uint8_t { Ready, Converging, AtBarrier, AtMbarrier, ForRegisters, AtCluster };
+enum class SplitState : uint8_t {
+  Ready,
+  Converging,
+  AtBarrier,
+  AtMbarrier,
+  ForRegisters,
+  AtCluster
+};
 
 // Lanes of a warp that are at one instruction together.
 struct Split {
@@ -64,7 +71,8 @@ struct Split {
   uint64_t last_turn = 0;  // when it ran
   uint64_t mbarrier = 0;   // that it waits at,
   uint32_t parity = 0;     // for a phase of this parity,
-  bool timed_out = false;  // and may go on without
+  int32_t tried = -1;      // the instruction that has failed once,
+  bool timed_out = false;  // and that may go on without
 };
 
 // A cp.async that was issued and not yet awaited.
@@ -121,10 +129,12 @@ class Warp {
   Block& block() { return block_; }
   InstructionProfile& profile();
 
-  // Of an instruction with Flow::Wait: the split waits, until the mbarrier's phase completes or
-  // until another frees registers, and then runs it again; or its time is over.
+  // Of an instruction with Flow::Wait: the split waits for the mbarrier's phase, or for what
+  // another warp does, and then runs it again. A wait for an mbarrier fails once before, as it may:
+  // who does not try again goes on without.
   void wait_for(uint64_t mbarrier, uint32_t parity);
   void wait_for(SplitState what);
+  void forget_tries() { splits_[current_].tried = -1; }
   bool must_wait() const { return splits_[current_].state != SplitState::Ready; }
 
   std::byte* local(int lane);
@@ -136,10 +146,10 @@ class Warp {
   uint32_t carry = 0;                     // the condition code of add.cc
   std::vector<PendingCopy> pending;
   uint32_t cluster_phases[kLanes] = {};  // each lane has arrived at its cluster's barrier
-  uint32_t groups[kLanes] = {};  // cp.async groups each lane has committed
-  uint64_t turns = 0;            // instructions executed
-  Flight flight;                 // its wgmma
-  uint64_t registers = 0;        // of a lane, by setmaxnreg; 0: not known
+  uint32_t groups[kLanes] = {};          // cp.async groups each lane has committed
+  uint64_t turns = 0;                    // instructions executed
+  Flight flight;                         // its wgmma
+  uint64_t registers = 0;                // of a lane, by setmaxnreg; 0: not known
 
  private:
   friend class Block;
@@ -170,7 +180,7 @@ struct Barrier {
   uint32_t arrived = 0;
   int32_t position = -1;
   uint32_t votes = 0, voters = 0;  // of bar.red
-  Clocks::Known known;            // by those that arrived
+  Clocks::Known known;             // by those that arrived
 };
 
 class Block {
@@ -199,11 +209,11 @@ class Block {
   uint64_t free_registers = 0;  // that setmaxnreg.dec gave back, of all lanes
   std::vector<Finding> findings;
 
-  void wake(uint64_t mbarrier);          // a phase of it has completed
-  void wake(SplitState what);            // all that wait for it
-  void note_event() { ++events_; }       // something that a warp may wait for
+  void wake(uint64_t mbarrier);     // a phase of it has completed
+  void wake(SplitState what);       // all that wait for it
+  void note_event() { ++events_; }  // something that a warp may wait for
   bool is_awaited(uint64_t mbarrier) const;
-  bool chance();                         // in random mode: whether to do it now
+  bool chance();  // in random mode: whether to do it now
   Warp& warp(uint32_t index) { return *warps_[index]; }
 
  private:

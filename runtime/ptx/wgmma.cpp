@@ -13,7 +13,7 @@
 namespace kiln::ptx {
 namespace {
 
-constexpr int kRows = 16;       // of a warp
+constexpr int kRows = 16;        // of a warp
 constexpr int kDepthBytes = 32;  // along k, of an instruction
 constexpr int kMostDepth = 32, kMostColumns = 256;
 constexpr int kChunk = 16;  // bytes that lie together
@@ -75,12 +75,8 @@ struct SharedOperand {
 struct Operands {
   const Instruction& in;
   const Wgmma& wgmma;
-  SharedOperand a() const {
-    return {wgmma.a, (in.a & kMajorA) != 0, bytes_of(type_of(in, 1))};
-  }
-  SharedOperand b() const {
-    return {wgmma.b, (in.a & kMajorB) != 0, bytes_of(type_of(in, 2))};
-  }
+  SharedOperand a() const { return {wgmma.a, (in.a & kMajorA) != 0, bytes_of(type_of(in, 1))}; }
+  SharedOperand b() const { return {wgmma.b, (in.a & kMajorB) != 0, bytes_of(type_of(in, 2))}; }
 };
 
 // Elements of a chunk along the rows of `out`, or its columns.
@@ -178,6 +174,11 @@ void mma_async(Warp& warp, const Instruction& in, uint32_t mask) {
   if (mask != kAllLanes)
     warp.fault(FindingKind::DivergentWarp, "not all 32 lanes of the warp run it",
                "run it with whole warps: no lane may have left before");
+  if (warp.block().grid.threads() < (warp.index / 4 + 1) * 4 * kLanes)
+    warp.fault(
+        FindingKind::DivergentWarp,
+        fmt::format("warp {} is not one of four that begin at a multiple of four", warp.index),
+        "launch whole warpgroups of 128 threads");
   const uint32_t last = in.operands - 1;
   const uint32_t scale = warp.predicate(in.operand[last]);
   if (scale != 0 && scale != kAllLanes)
