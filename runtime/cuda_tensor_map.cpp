@@ -13,17 +13,10 @@
 
 #include "ir/error.h"
 #include "runtime/cuda_memory.h"
+#include "runtime/tensor_map.h"
 
 namespace kiln::cuda {
 namespace {
-
-// What every driver and GPU takes (cuTensorMapEncodeTiled).
-constexpr size_t kMostAxes = 5;
-constexpr int64_t kMostBox = 256;
-constexpr int64_t kUnit = 16;  // bytes: what addresses and strides are multiples of
-constexpr int64_t kStrideEnd = int64_t{1} << 40;
-
-constexpr const char* kNeeds = "asynchronous copies by tensor maps (TMA) need it";
 
 MapDType map_dtype(DType dtype) {
   switch (dtype) {
@@ -48,43 +41,6 @@ MapSwizzle map_swizzle(int64_t bytes) {
     case 128: return MapSwizzle::Bytes128;
     default: throw InternalError(fmt::format("a tensor map with panels of {} bytes", bytes));
   }
-}
-
-bool is_empty(const Memory& tensor) {
-  return std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
-}
-
-// The axes of a map, innermost first; strides[i] is that of axis i + 1.
-struct Axes {
-  unsigned rank = 0;
-  std::array<uint64_t, kMostAxes> extents = {}, strides = {};
-  std::array<unsigned, kMostAxes> box = {};
-
-  void add(int64_t extent, int64_t stride_bytes, int64_t of_box) {
-    if (rank > 0) strides[rank - 1] = static_cast<uint64_t>(stride_bytes);
-    extents[rank] = static_cast<uint64_t>(extent);
-    box[rank++] = static_cast<unsigned>(of_box);
-  }
-};
-
-Axes axes_of(const TensorMap& map, const Memory& tensor) {
-  const auto size = static_cast<int64_t>(size_of(tensor.dtype));
-  const size_t last = tensor.shape.size() - 1;
-  const bool empty = is_empty(tensor);
-  const auto extent = [&](size_t axis) { return empty ? 1 : tensor.shape[axis]; };
-  Axes axes;
-  axes.add(empty ? 1 : map.by_panels ? map.panel : extent(last), 0, map.panel);
-  const auto add_panels = [&] {
-    if (map.by_panels)
-      axes.add(empty ? 1 : extent(last) / map.panel, map.panel * size, map.box[last] / map.panel);
-  };
-  if (last == 0) add_panels();
-  for (size_t axis = last; axis-- > 0;) {
-    // The stride of an axis of extent 1 says nothing, so it may be anything.
-    axes.add(extent(axis), extent(axis) == 1 ? kUnit : tensor.strides[axis] * size, map.box[axis]);
-    if (axis + 1 == last) add_panels();
-  }
-  return axes;
 }
 
 template <class Numbers>
@@ -115,7 +71,7 @@ class Remembered {
   struct Key {
     uint64_t mapper = 0;  // 0: nothing was made
     const void* data = nullptr;
-    std::array<int64_t, 2 * kMostAxes> shape_and_strides = {};
+    std::array<int64_t, 2 * kMostMapAxes> shape_and_strides = {};
     bool operator==(const Key&) const = default;
   };
   struct Entry {
@@ -162,62 +118,14 @@ TensorMapper::TensorMapper(const Context& context, std::string text, DType dtype
       nothing_(nothing(context, written)) {
   static std::atomic<uint64_t> ids = 0;
   id_ = ++ids;
-  if (map_.box.size() != rank_ || rank_ == 0 || map_.panel <= 0 ||
-      map_.box.back() % map_.panel != 0)
-    throw InternalError(fmt::format("{}: a tensor map that is not of the tensor", text_));
-  map_swizzle(map_.panel * static_cast<int64_t>(size_of(dtype)));
-  const size_t axes = rank_ + map_.by_panels;
-  if (axes > kMostAxes)
-    throw UserError(
-        fmt::format("{}: expected a tensor of at most {} axes for copies by tensor maps (TMA) of "
-                    "{} columns, got {}",
-                    text_, kMostAxes - map_.by_panels, map_.box.back(), rank_),
-        "join axes that lie one behind the other, or copy fewer columns");
-  for (size_t axis = 0; axis < rank_; ++axis) {
-    const bool last = axis + 1 == rank_;
-    const int64_t limit = last && map_.by_panels ? kMostBox * map_.panel : kMostBox;
-    if (map_.box[axis] < 1 || map_.box[axis] > limit)
-      throw UserError(fmt::format("{}: axis {}: expected a copy by tensor maps (TMA) of 1 to {} "
-                                  "elements, got {}",
-                                  text_, axis, limit, map_.box[axis]),
-                      "copy it in parts");
-  }
-}
-
-void TensorMapper::check(const Memory& tensor) const {
-  const auto size = static_cast<int64_t>(size_of(dtype_));
-  if (reinterpret_cast<uintptr_t>(tensor.data) % kUnit != 0)
-    throw UserError(
-        fmt::format("{}: expected an address that is a multiple of {} bytes, got {}", text_, kUnit,
-                    tensor.data),
-        fmt::format("{}: begin a view at a multiple of {} elements", kNeeds, kUnit / size));
-  for (size_t axis = 0; axis + 1 < rank_; ++axis) {
-    const int64_t stride = tensor.strides[axis];
-    if (tensor.shape[axis] == 1) continue;
-    if (stride % (kUnit / size) != 0)
-      throw UserError(
-          fmt::format("{}: axis {}: expected a stride that is a multiple of {} bytes, got {} "
-                      "elements of {}, {} bytes",
-                      text_, axis, kUnit, stride, kiln::name(dtype_), stride * size),
-          fmt::format("{}: pad the rows to a multiple of {} elements", kNeeds, kUnit / size));
-    if (stride < 0 || stride >= kStrideEnd / size)
-      throw UserError(fmt::format("{}: axis {}: expected a stride of 0 to 2^40 bytes, got {} "
-                                  "elements of {}",
-                                  text_, axis, stride, kiln::name(dtype_)),
-                      fmt::format("{}: copy the tensor to one that lies in order", kNeeds));
-  }
-  if (const int64_t columns = tensor.shape.back(); map_.by_panels && columns % map_.panel != 0)
-    throw UserError(
-        fmt::format("{}: axis {}: expected an extent that is a multiple of {}, got {}", text_,
-                    rank_ - 1, map_.panel, columns),
-        fmt::format("{}: pad the rows to a multiple of {} elements", kNeeds, map_.panel));
+  check_map(text_, dtype, rank_, map_);
 }
 
 EncodedMap TensorMapper::encode(const Memory& tensor) const {
   const bool empty = is_empty(tensor);
-  if (!empty) check(tensor);
-  const Axes axes = axes_of(map_, tensor);
-  const std::array<unsigned, kMostAxes> steps = {1, 1, 1, 1, 1};
+  if (!empty) check_mapped(text_, dtype_, map_, tensor);
+  const MapAxes axes = map_axes(map_, tensor);
+  const std::array<unsigned, kMostMapAxes> steps = {1, 1, 1, 1, 1};
   Current current(context_);
   EncodedMap map;
   // All that the kernel reads of a tensor goes through L2, most of it again for another block.
@@ -237,7 +145,7 @@ EncodedMap TensorMapper::encode(const Memory& tensor) const {
 void TensorMapper::operator()(const Memory& tensor, void* to) const {
   Remembered::Key key{id_, tensor.data, {}};
   std::copy_n(tensor.shape.begin(), rank_, key.shape_and_strides.begin());
-  std::copy_n(tensor.strides.begin(), rank_, key.shape_and_strides.begin() + kMostAxes);
+  std::copy_n(tensor.strides.begin(), rank_, key.shape_and_strides.begin() + kMostMapAxes);
   Remembered::Set& set = remembered().set(key);
   auto entry = std::find_if(set.entries.begin(), set.entries.end(),
                             [&](const Remembered::Entry& made) { return made.key == key; });

@@ -25,7 +25,6 @@ class TensorMapper {
 
  private:
   EncodedMap encode(const Memory& tensor) const;
-  void check(const Memory& tensor) const;
 
   const Context& context_;
   std::string text_;

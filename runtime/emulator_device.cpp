@@ -15,7 +15,9 @@
 #include "runtime/environment.h"
 #include "runtime/gpu_code.h"
 #include "runtime/host_memory.h"
+#include "runtime/ptx/tensor_map.h"
 #include "runtime/stats.h"
+#include "runtime/tensor_map.h"
 #include "runtime/thread_pool.h"
 
 namespace kiln {
@@ -77,13 +79,53 @@ class OwnWorkspace {
   void* memory_;
 };
 
+ptx::Type map_type(DType dtype) {
+  switch (dtype) {
+    case F16: return ptx::Type::F16;
+    case BF16: return ptx::Type::BF16;
+    case F32: return ptx::Type::F32;
+    case F64: return ptx::Type::F64;
+    case I16:
+    case U16: return ptx::Type::U16;
+    case I32: return ptx::Type::S32;
+    case U32: return ptx::Type::U32;
+    case I64: return ptx::Type::S64;
+    case U64: return ptx::Type::U64;
+    default: return ptx::Type::U8;
+  }
+}
+
+// What stands for the map that a driver makes.
+ptx::TensorMapBytes emulated_map(const std::string& text, const CallPlan::MapSource& source,
+                                 const Memory& tensor) {
+  const bool empty = is_empty(tensor);
+  if (!empty) check_mapped(text, source.dtype, source.map, tensor);
+  const MapAxes axes = map_axes(source.map, tensor);
+  ptx::TensorMap map;
+  map.rank = static_cast<int>(axes.rank);
+  map.type = map_type(source.dtype);
+  map.address = empty ? 0 : reinterpret_cast<uint64_t>(tensor.data);
+  for (size_t axis = 0; axis < axes.rank; ++axis) {
+    map.extents[axis] = empty ? 0 : axes.extents[axis];  // all is outside: reads zeros
+    map.strides[axis] = axis == 0 ? 0 : axes.strides[axis - 1];
+    map.box[axis] = axes.box[axis];
+  }
+  map.swizzle =
+      static_cast<uint32_t>(source.map.panel) * static_cast<uint32_t>(size_of(source.dtype));
+  return ptx::encode(map);
+}
+
 class EmulatedKernel : public Executable {
  public:
   EmulatedKernel(const Kernel& kernel, GpuCode code, Reports reports = {})
       : code_(std::move(code)),
         plan_(make_plan(kernel, code_)),
         program_(parse(code_)),
-        reports_(std::move(reports)) {}
+        reports_(std::move(reports)) {
+    for (size_t i = 0; i < code_.launches.size(); ++i)
+      for (const CallPlan::MapSource& source : plan_.maps(i))
+        check_map(text_of(source), source.dtype, static_cast<size_t>(source.rank), source.map);
+  }
 
   void run(const Bindings& bindings) const override {
     launch(plan_.positional(bindings).view(), nullptr, {});
@@ -120,6 +162,7 @@ class EmulatedKernel : public Executable {
       if (*std::min_element(grid.begin(), grid.end()) <= 0) continue;
       std::vector<uint64_t> slots(plan_.parameter_words(i));
       plan_.fill_slots(i, arguments, frame, slots.data());
+      fill_maps(i, arguments, frame, slots.data());
       auto extent = [&](size_t axis) { return static_cast<uint32_t>(grid[axis]); };
       reports.push_back(ptx::launch(program_, launch.entry, {extent(0), extent(1), extent(2)},
                                     {static_cast<uint32_t>(launch.threads)},
@@ -136,16 +179,22 @@ class EmulatedKernel : public Executable {
  private:
   static CallPlan make_plan(const Kernel& kernel, const GpuCode& code) {
     std::vector<std::vector<Slot>> slots;
-    for (const GpuLaunch& launch : code.launches) {
-      for (const Slot& slot : launch.slots)
-        if (slot.kind == Slot::Kind::Map)
-          throw DeviceError(
-              fmt::format("{}: the emulator does not run copies by tensor maps (TMA), as of {}",
-                          kernel.name, slot.name),
-              "run it on \"interpreter\" or \"host\", or on a GPU");
-      slots.push_back(launch.slots);
-    }
+    for (const GpuLaunch& launch : code.launches) slots.push_back(launch.slots);
     return CallPlan(Signature(std::make_shared<const Kernel>(kernel)), slots);
+  }
+
+  std::string text_of(const CallPlan::MapSource& source) const {
+    return fmt::format("{}: {}", plan_.signature().kernel().name, source.name);
+  }
+
+  void fill_maps(size_t launch, const CallArguments& arguments, const CallPlan::Frame& frame,
+                 uint64_t* parameters) const {
+    for (const CallPlan::MapSource& source : plan_.maps(launch)) {
+      const ptx::TensorMapBytes map =
+          emulated_map(text_of(source), source, plan_.tensor_of(source.tensor, arguments, frame));
+      std::memcpy(parameters, map.data(), map.size());
+      parameters += CallPlan::kMapWords;
+    }
   }
 
   // The text is our own: what the emulator does not know is a defect of one of the two.
@@ -224,9 +273,11 @@ class EmulatorDevice : public HostMemoryDevice {
 ptx::Options emulator_options() {
   ptx::Options options;
   const std::string async = environment("KILN_EMULATOR_ASYNC").value_or("issue");
-  if (async != "issue" && async != "latest")
-    throw UserError(fmt::format("KILN_EMULATOR_ASYNC is '{}'", async), "issue, latest");
-  options.async = async == "latest" ? ptx::AsyncMode::AtLatest : ptx::AsyncMode::AtIssue;
+  if (async != "issue" && async != "latest" && async != "random")
+    throw UserError(fmt::format("KILN_EMULATOR_ASYNC is '{}'", async), "issue, latest, random");
+  options.async = async == "latest"   ? ptx::AsyncMode::AtLatest
+                  : async == "random" ? ptx::AsyncMode::Random
+                                      : ptx::AsyncMode::AtIssue;
   options.threads = host_threads();
   return options;
 }

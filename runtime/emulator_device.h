@@ -13,7 +13,8 @@
 namespace kiln {
 
 // `target` is a name of passes/gpu_target.h; empty: sm_80. Tensors are host memory. The variable
-// KILN_EMULATOR_ASYNC says when asynchronous copies take place: "issue" (default) or "latest".
+// KILN_EMULATOR_ASYNC says when asynchronous copies and products take place: "issue" (default),
+// "latest" or "random".
 Device& emulator_device(std::string_view target = {});
 
 // What the device runs with: KILN_EMULATOR_ASYNC, the host's threads.

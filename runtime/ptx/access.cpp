@@ -86,7 +86,8 @@ void Access::note(int lane, uint64_t address, uint8_t strength, const std::byte*
   Block& block = warp_.block();
   const Options& options = block.grid.options;
   address &= ~kWindowMask;
-  Accessor who{warp_.index, lane, warp_.position(), (strength & kStrong) != 0, async};
+  Accessor who{warp_.index, lane,  warp_.position(), (strength & kStrong) != 0, async,
+               agent_,      clock_};
   bool write = intent_ == Intent::Write;
   auto touch = [&](Cell& cell) {
     return write ? write_cell(cell, who, block.clocks) : read_cell(cell, who, block.clocks);
@@ -118,26 +119,66 @@ void Access::note(int lane, uint64_t address, uint8_t strength, const std::byte*
   report(clash, lane, address);
 }
 
+namespace {
+
+// What an agent is in words; of a warp, one of its threads.
+std::string describe_agent(const Clocks& clocks, AgentId agent, int lane) {
+  const Clocks::Key key = clocks.key(agent);
+  switch (key.kind) {
+    case Clocks::Kind::Wgmma: return fmt::format("a wgmma of warp {}", key.id);
+    case Clocks::Kind::BulkReads:
+    case Clocks::Kind::BulkWrites: return fmt::format("a bulk copy of thread {}", key.id);
+    case Clocks::Kind::Mbarrier:
+      return fmt::format("a bulk copy that the mbarrier at {:#x} counts",
+                         key.id & ((1u << Mbarriers::kAddressBits) - 1));
+    default: return fmt::format("thread {}", key.id * kLanes + static_cast<uint32_t>(lane));
+  }
+}
+
+std::string_view how_to_await(Clocks::Kind kind) {
+  switch (kind) {
+    case Clocks::Kind::Wgmma: return "wait for it (wgmma.commit_group, wgmma.wait_group) before";
+    case Clocks::Kind::Mbarrier:
+      return "wait for the mbarrier's phase (mbarrier.try_wait) before this access";
+    case Clocks::Kind::Warp:
+      return "wait for the group (cp.async.wait_group) before a barrier and this access";
+    default:
+      return "wait for its group (cp.async.bulk.commit_group, cp.async.bulk.wait_group) before";
+  }
+}
+
+}  // namespace
+
 void Access::report(const Clash& clash, int lane, uint64_t address) {
   const Grid& grid = warp_.block().grid;
-  std::string access =
-      fmt::format("{} {} {}", warp_.thread_name(lane), intent_ == Intent::Read ? "reads" : "writes",
-                  describe_address(grid, found_, address));
+  const Clocks& clocks = warp_.block().clocks;
+  const std::string doer = agent_ == 0 ? warp_.thread_name(lane)
+                                       : fmt::format("{} ({})", warp_.thread_name(lane),
+                                                     describe_agent(clocks, agent_, lane));
+  std::string access = fmt::format("{} {} {}", doer, intent_ == Intent::Read ? "reads" : "writes",
+                                   describe_address(grid, found_, address));
   if (clash.kind == Clash::Kind::Uninitialized)
     return warp_.report(FindingKind::UninitializedShared,
                         fmt::format("{}, which nothing was written to", access),
                         "write it first, or shrink the read");
-  std::string other = fmt::format("thread {} {} {}", clash.thread,
+  const Clocks::Kind kind = clocks.key(clash.agent).kind;
+  const bool in_flight = clash.kind == Clash::Kind::Async || kind != Clocks::Kind::Warp;
+  std::string other = fmt::format("{} {} {}", describe_agent(clocks, clash.agent, clash.lane),
                                   clash.kind == Clash::Kind::Read    ? "reads it"
-                                  : clash.kind == Clash::Kind::Write ? "writes it"
-                                                                     : "copies to it",
+                                  : clash.kind == Clash::Kind::Async ? "copies to it"
+                                                                     : "writes it",
                                   describe(grid, clash.instruction));
-  if (clash.kind == Clash::Kind::Async)
+  if (clash.kind == Clash::Kind::Proxy)
+    return warp_.report(
+        FindingKind::ProxyFence,
+        fmt::format("{} by the async proxy; {}, which that need not see", access, other),
+        "fence.proxy.async by the threads that write, then a barrier");
+  if (in_flight)
     return warp_.report(
         FindingKind::AsyncNotAwaited,
         fmt::format("{}; {} asynchronously and has not awaited that", access, other),
-        "wait for the group (cp.async.wait_group) before a barrier and this access");
-  bool same_warp = clash.thread / kLanes == warp_.index;
+        std::string(how_to_await(kind)));
+  bool same_warp = clash.agent == warp_.index;
   warp_.report(FindingKind::Race,
                fmt::format("{}; {} and no {} orders the two", access, other,
                            same_warp ? "barrier or bar.warp.sync" : "barrier"),

@@ -35,6 +35,11 @@ class Access {
   void note(int lane, uint64_t address, uint8_t strength, const std::byte* place,
             const std::byte* value = nullptr, bool async = false);
   Space space() const { return found_; }  // that find() saw last
+  // What is noted is another's, whose clock it is: of what the lane begins and does not await.
+  void by(AgentId agent, uint32_t clock) {
+    agent_ = agent;
+    clock_ = clock;
+  }
 
  private:
   [[noreturn]] void fault(FindingKind kind, int lane, uint64_t address);
@@ -46,6 +51,8 @@ class Access {
   Space found_ = Space::Generic;
   uint32_t bytes_, alignment_;
   Intent intent_;
+  AgentId agent_ = 0;
+  uint32_t clock_ = 0;
 };
 
 // "shared address 0x410 ('tile' + 16)", "global address 0x… (16 bytes past the end of 'q')".

@@ -173,6 +173,17 @@ bool is_filler(const Instruction& instruction, const Operand& operand, const Bit
   return instruction.source->opcode == "prmt" && !written.test(static_cast<size_t>(operand.slot));
 }
 
+// Accumulators and operand a of wgmma, as far as they are registers.
+BitSet registers_of_wgmma(const Entry& entry, size_t registers) {
+  BitSet found(registers);
+  for (const Instruction& instruction : entry.code)
+    if (instruction.source->opcode == "wgmma")
+      for_each_operand(instruction, [&](const Operand& operand) {
+        if (operand.bytes == 4) found.set(static_cast<size_t>(operand.slot));
+      });
+  return found;
+}
+
 }  // namespace
 
 void allocate_registers(Entry& entry, const Function& function) {
@@ -186,6 +197,8 @@ void allocate_registers(Entry& entry, const Function& function) {
   BitSet special(registers), own(registers);
   for (auto& [which, index] : entry.specials) special.set(static_cast<size_t>(index));
   own.merge(special);
+  const BitSet of_wgmma = registers_of_wgmma(entry, registers);
+  own.merge(of_wgmma);  // in use beyond the instructions that name them
   own.merge(blocks[0].live_in);
   auto take_new = [&](size_t r) {
     int32_t& end = function.registers[r] == Type::Pred ? entry.predicates : entry.slots;
@@ -226,8 +239,14 @@ void allocate_registers(Entry& entry, const Function& function) {
     for_each_operand(instruction, [&](const Operand& operand) {
       instruction.check_defined |= watched[static_cast<size_t>(operand.slot)] != 0 &&
                                    !is_filler(instruction, operand, written);
+      instruction.check_flight |=
+          of_wgmma.test(static_cast<size_t>(operand.slot)) && instruction.source->opcode != "wgmma";
     });
   }
+  of_wgmma.for_each([&](size_t r) {
+    entry.wgmma_names.resize(static_cast<size_t>(entry.slots));
+    entry.wgmma_names[static_cast<size_t>(slots[r])] = function.names[r];
+  });
   for (Operand& operand : entry.operands)
     if (operand.slot >= 0) operand.slot = slots[static_cast<size_t>(operand.slot)];
 }

@@ -11,6 +11,12 @@ void copy_now(Warp& warp, const PendingCopy& copy) {
   std::memset(to + copy.from_bytes, 0, static_cast<size_t>(copy.bytes - copy.from_bytes));
 }
 
+// Whether what is begun is done at once.
+bool is_now(Block& block) {
+  const AsyncMode mode = block.grid.options.async;
+  return mode == AsyncMode::AtIssue || (mode == AsyncMode::Random && block.chance());
+}
+
 // Operands: the bases of the two addresses, perhaps the source's size or a predicate to ignore it.
 // Instruction::immediate is the offset of the source, target that of the destination; a: what the
 // third operand is.
@@ -46,9 +52,10 @@ void copy(Warp& warp, const Instruction& in, uint32_t mask) {
                         static_cast<uint8_t>(bytes),
                         static_cast<uint8_t>(size),
                         static_cast<uint8_t>(lane),
+                        is_now(warp.block()),
                         warp.groups[lane],
                         warp.position()};
-    if (warp.block().grid.options.async == AsyncMode::AtIssue) copy_now(warp, pending);
+    if (pending.done) copy_now(warp, pending);
     warp.pending.push_back(pending);
   });
   count_shared(warp.profile(), to, mask, bytes);
@@ -63,10 +70,10 @@ void complete(Warp& warp, uint32_t mask, End end) {
   std::erase_if(warp.pending, [&](const PendingCopy& copy) {
     if ((mask >> copy.lane & 1) == 0 || copy.group >= end(copy.lane)) return false;
     ++warp.profile().completed;
-    if (options.async == AsyncMode::AtLatest) copy_now(warp, copy);
+    if (!copy.done) copy_now(warp, copy);
     if (!options.check_races && !options.check_uninitialized) return true;
     block.shadow.visit(copy.to - kSharedBase, copy.bytes, [&](Cell& cell) {
-      if (cell.async && cell.write_warp == warp.index && cell.write_lane == copy.lane &&
+      if (cell.async && cell.write_agent == warp.index && cell.write_lane == copy.lane &&
           cell.write_instruction == copy.instruction) {
         cell.async = false;  // as if the lane had written it now
         cell.write_clock = block.clocks.now(warp.index);
@@ -124,8 +131,40 @@ void decode_copy(Decoder& d) {
   }
 }
 
+// cp.async.mbarrier.arrive: operand: the address. a: noinc.
+void arrive(Warp& warp, const Instruction& in, uint32_t mask) {
+  uint64_t addresses[kLanes];
+  lane_addresses(warp, in, in.operand[0], addresses);
+  Block& block = warp.block();
+  for_each_lane(mask, [&](int lane) {
+    Mbarrier& barrier =
+        block.mbarriers.find(warp, lane, barrier_address(warp, in.space, lane, addresses[lane]));
+    if (!in.a) ++barrier.pending;
+    BulkCopy copy;
+    copy.way = BulkCopy::Way::Arrive;
+    copy.mbarrier = barrier.address;
+    copy.thread = warp.thread(lane);
+    copy.position = warp.position();
+    block.bulk.begin(std::move(copy));
+  });
+}
+
+void decode_arrive(Decoder& d) {
+  if (!d.take("arrive")) d.unknown();
+  d.now.a = d.take("noinc");
+  d.now.space = d.space();
+  if (d.type() != Type::B64) d.unknown();
+  d.expect_operands(1);
+  d.address(0);
+  d.now.run = arrive;
+}
+
 void decode_cp(Decoder& d) {
+  const bool reduces = d.take("reduce");
   if (!d.take("async")) d.unknown();
+  if (d.take("bulk")) return decode_bulk(d, reduces);
+  if (reduces) d.unknown();
+  if (d.take("mbarrier")) return decode_arrive(d);
   if (d.take("commit_group")) {
     d.expect_operands(0);
     d.now.run = commit_group;
@@ -144,6 +183,10 @@ void decode_cp(Decoder& d) {
 constexpr Mnemonic kMnemonics[] = {{"cp", decode_cp}};
 
 }  // namespace
+
+void complete_copies(Warp& warp, int lane) {
+  complete(warp, 1u << lane, [](int) { return ~uint64_t{0}; });
+}
 
 std::span<const Mnemonic> async_mnemonics() {
   return kMnemonics;

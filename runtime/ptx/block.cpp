@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "runtime/ptx/lanes.h"
 #include "runtime/ptx/warp.h"
 
 namespace kiln::ptx {
@@ -21,6 +23,14 @@ void Block::run(Dim3 at) {
   if (shadows) shadow.reset(shared.size());
   global_shadow.reset();
   clocks.reset(static_cast<uint32_t>(warps_.size()));
+  mbarriers.reset();
+  bulk.reset();
+  free_registers = 0;
+  cluster_ = Cluster{};
+  events_ = last_events_ = fruitless_ = 0;
+  random_ = (grid.options.seed * 0x9e3779b97f4a7c15 ^ uint64_t{at.z} << 40 ^ uint64_t{at.y} << 20 ^
+             at.x) |
+            1;
   for (Barrier& barrier : barriers_) barrier = Barrier{};
   for (auto& warp : warps_) warp->reset();
 
@@ -32,8 +42,8 @@ void Block::run(Dim3 at) {
       all_done &= warp->done();
       instructions += warp->turns;
     }
-    if (all_done) return;
-    if (!any) deadlock();
+    if (all_done) return finish();
+    if (!any && !go_on()) deadlock();
     if (instructions > grid.options.max_instructions) {
       Finding finding{
           FindingKind::InstructionLimit,
@@ -57,6 +67,7 @@ void Block::arrive(Warp& warp, int id, uint32_t lanes, uint32_t expected, bool w
                "use one number of threads for all arrivals at a barrier");
   barrier.expected = expected;
   barrier.position = warp.position();
+  note_event();
   // A barrier counts whole warps; the last one may have fewer threads.
   bool whole = (lanes | ~warp.exists) == kAllLanes && expected != 0;
   barrier.arrived += whole ? kLanes : static_cast<uint32_t>(std::popcount(lanes));
@@ -97,7 +108,94 @@ void Block::complete_if_arrived(int id) {
   barrier = Barrier{};
 }
 
+bool Block::is_awaited(uint64_t mbarrier) const {
+  for (auto& warp : warps_)
+    for (const Split& split : warp->splits_)
+      if (split.state == SplitState::AtMbarrier && split.mbarrier == mbarrier) return true;
+  return false;
+}
+
+void Block::wake(uint64_t mbarrier) {
+  for (auto& warp : warps_)
+    for (Split& split : warp->splits_)
+      if (split.state == SplitState::AtMbarrier && split.mbarrier == mbarrier)
+        split.state = SplitState::Ready;
+}
+
+void Block::wake(SplitState what) {
+  for (auto& warp : warps_)
+    for (Split& split : warp->splits_)
+      if (split.state == what) split.state = SplitState::Ready;
+}
+
+void Block::arrive_cluster(Warp& warp, uint32_t lanes) {
+  clocks.release(warp.index, cluster_.known);
+  for_each_lane(lanes, [&](int lane) {
+    if (warp.cluster_phases[lane] != cluster_.phases)
+      warp.fault(FindingKind::Deadlock,
+                 fmt::format("{} arrives twice at the cluster's barrier", warp.thread_name(lane)),
+                 "barrier.cluster.wait after each barrier.cluster.arrive");
+    warp.cluster_phases[lane] = cluster_.phases + 1;
+  });
+  note_event();
+  complete_cluster_if_arrived();
+}
+
+void Block::complete_cluster_if_arrived() {
+  bool any = false, all = true;  // that live have arrived
+  for (auto& warp : warps_)
+    for_each_lane(warp->live(), [&](int lane) {
+      const bool here = warp->cluster_phases[lane] > cluster_.phases;
+      any |= here;
+      all &= here;
+    });
+  if (!any || !all) return;
+  ++cluster_.phases;
+  cluster_.complete = std::exchange(cluster_.known, {});
+  wake(SplitState::AtCluster);
+}
+
+void Block::wait_cluster(Warp& warp, uint32_t lanes) {
+  bool passed = true;
+  for_each_lane(lanes, [&](int lane) { passed &= warp.cluster_phases[lane] <= cluster_.phases; });
+  if (!passed) return warp.wait_for(SplitState::AtCluster);
+  clocks.acquire(warp.index, cluster_.complete);
+  if (lanes == warp.live()) clocks.lanes_meet(warp.index);
+}
+
+bool Block::chance() {
+  random_ ^= random_ << 13;  // xorshift
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return (random_ >> 40 & 1) != 0;
+}
+
+// What is as late as it may be is due now. If that is nothing, waits that may end by themselves do,
+// a few times: after that nothing will ever come.
+bool Block::go_on() {
+  constexpr uint32_t kTimes = 64;
+  if (bulk.perform_awaited()) return true;
+  if (events_ != last_events_) fruitless_ = 0;
+  last_events_ = events_;
+  if (++fruitless_ > kTimes) return false;
+  bool any = false;
+  for (auto& warp : warps_)
+    for (Split& split : warp->splits_) {
+      if (split.state != SplitState::AtMbarrier) continue;
+      split.state = SplitState::Ready;
+      split.timed_out = any = true;
+    }
+  return any;
+}
+
+void Block::finish() {
+  bulk.finish();
+  mbarriers.finish(*warps_[0]);
+}
+
 void Block::thread_exited() {
+  note_event();
+  complete_cluster_if_arrived();
   for (int id = 0; id < kBarriers; ++id)
     if (barriers_[id].expected == 0) complete_if_arrived(id);
 }
@@ -106,9 +204,15 @@ std::string Block::positions() {
   std::string text;
   for (auto& warp : warps_)
     for (const Split& split : warp->splits_) {
-      std::string_view state = split.state == SplitState::AtBarrier    ? "waits at a barrier"
-                               : split.state == SplitState::Converging ? "waits for other lanes"
-                                                                       : "runs";
+      std::string state = "runs";
+      if (split.state == SplitState::AtBarrier) state = "waits at a barrier";
+      if (split.state == SplitState::Converging) state = "waits for other lanes";
+      if (split.state == SplitState::ForRegisters)
+        state = fmt::format("waits for registers, {} are free", free_registers);
+      if (split.state == SplitState::AtCluster) state = "waits at the cluster's barrier";
+      if (split.state == SplitState::AtMbarrier)
+        state = fmt::format("waits for parity {} ({})", split.parity,
+                            mbarriers.describe(split.mbarrier));
       // A barrier's split stands behind it.
       int32_t at = split.at - (split.state == SplitState::AtBarrier ? 1 : 0);
       text += fmt::format("\n    warp {} lanes {:#010x} {} {}", warp->index, split.lanes, state,
@@ -125,12 +229,13 @@ void Block::deadlock() {
                   fmt::format("no warp can go on:{}", positions()),
                   divergent
                       ? "let all lanes of a warp reach the instruction that needs them together"
-                      : "let every warp arrive at each barrier as often as the others expect"};
+                      : "let every warp arrive at each barrier as often as the others expect, and "
+                        "an mbarrier expect as many bytes as come"};
   finding.block = index;
   for (auto& warp : warps_)
     for (const Split& split : warp->splits_) {
       if (divergent != (split.state == SplitState::Converging)) continue;
-      locate(grid, split.at - (divergent ? 0 : 1), finding);
+      locate(grid, split.at - (split.state == SplitState::AtBarrier ? 1 : 0), finding);
       throw Fault{finding};
     }
   throw Fault{finding};

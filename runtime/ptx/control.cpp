@@ -1,6 +1,8 @@
 // Branches, exits, barriers, fences, and instructions that only take time.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/ptx/decoder.h"
 #include "runtime/ptx/lanes.h"
 
@@ -68,8 +70,23 @@ void barrier(Warp& warp, const Instruction& in, uint32_t mask) {
   warp.block().arrive(warp, static_cast<int>(id), mask, threads, does != Does::Arrive, votes);
 }
 
+// Of a cluster of one block: what arrives and what waits is one barrier, which no other uses.
+void decode_cluster_barrier(Decoder& d) {
+  const bool arrives = d.take("arrive");
+  if (!arrives && !d.take("wait")) d.unknown();
+  for (const char* word : {"acquire", "release", "relaxed"}) d.take(word);
+  d.now.together = d.take("aligned");
+  d.expect_operands(0);
+  d.now.a = arrives;
+  d.now.flow = Flow::Wait;
+  d.now.run = [](Warp& warp, const Instruction& in, uint32_t mask) {
+    in.a ? warp.block().arrive_cluster(warp, mask) : warp.block().wait_cluster(warp, mask);
+  };
+}
+
 void decode_barrier(Decoder& d) {
   bool is_bar = d.statement().opcode == "bar";
+  if (!is_bar && d.take("cluster")) return decode_cluster_barrier(d);
   d.take("cta");
   bool aligned = d.take("aligned") || is_bar;
   if (d.take("warp")) {
@@ -113,16 +130,35 @@ void decode_barrier(Decoder& d) {
   d.now.run = barrier;
 }
 
+// a: which. A fence of proxies orders nothing else.
+constexpr uint8_t kMemory = 1, kAsyncProxy = 2, kMbarriers = 4;
+
+void fence(Warp& warp, const Instruction& in, uint32_t) {
+  Block& block = warp.block();
+  if (in.a & kMemory) {
+    block.clocks.fence(warp.index);
+    if (block.between) block.between->fence();
+  }
+  if (in.a & kAsyncProxy) block.clocks.fence_proxy(warp.index);
+  if (in.a & (kAsyncProxy | kMbarriers)) block.mbarriers.publish(warp.index);
+}
+
 void decode_fence(Decoder& d) {
+  d.now.a = kMemory;
+  if (d.take("mbarrier_init")) d.now.a = kMemory | kMbarriers;
+  if (d.take("proxy")) {
+    const std::string_view proxy =
+        d.take_one({"async", "async.global", "async::generic", "async.shared::cta", "async::global",
+                    "alias", "tensormap::generic"});
+    if (proxy.empty()) d.unknown();
+    d.now.a = proxy.starts_with("async") ? kAsyncProxy : 0;
+  }
   for (const char* word : {"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys",
-                           "gl", "proxy", "async", "alias", "async::global", "async::shared::cta",
-                           "async.global", "shared::cta", "global", "mbarrier_init"})
+                           "gl", "shared::cta", "shared::cluster", "global",
+                           "sync_restrict::shared::cta", "sync_restrict::shared::cluster"})
     d.take(word);
-  d.expect_operands(0);
-  d.now.run = [](Warp& warp, const Instruction&, uint32_t) {
-    warp.block().clocks.fence(warp.index);
-    if (warp.block().between) warp.block().between->fence();
-  };
+  d.expect_operands(0, d.now.a == 0 ? 2 : 0);  // a tensor map and its size
+  d.now.run = fence;
 }
 
 void decode_nanosleep(Decoder& d) {
@@ -138,13 +174,39 @@ void decode_grid_dependency(Decoder& d) {
   d.now.run = nothing;
 }
 
+// Registers of a lane after it. A warp's are given back at once, and asked for until they are free.
+void setmaxnreg(Warp& warp, const Instruction& in, uint32_t) {
+  Block& block = warp.block();
+  const auto wanted = static_cast<uint64_t>(in.immediate);
+  if (warp.registers == 0) return;  // the launch does not say how many there are: it is ignored
+  const bool more = in.a != 0;
+  if (more ? wanted < warp.registers : wanted > warp.registers)
+    warp.fault(FindingKind::RegisterBudget,
+               fmt::format("warp {} has {} registers a thread and asks for {}", warp.index,
+                           warp.registers, wanted),
+               more ? ".inc is to as many or more" : ".dec is to as many or fewer");
+  if (more && (wanted - warp.registers) * kLanes > block.free_registers)
+    return warp.wait_for(SplitState::ForRegisters);
+  block.free_registers += warp.registers * kLanes;
+  block.free_registers -= wanted * kLanes;
+  warp.registers = wanted;
+  block.note_event();
+  if (!more) block.wake(SplitState::ForRegisters);
+}
+
 void decode_setmaxnreg(Decoder& d) {
-  if ((!d.take("inc") && !d.take("dec")) || !d.take("sync") || !d.take("aligned") ||
+  d.now.a = d.take("inc");
+  if ((!d.now.a && !d.take("dec")) || !d.take("sync") || !d.take("aligned") ||
       d.type() != Type::U32)
     d.unknown();
-  d.integer(0);
+  d.expect_operands(1);
+  const uint64_t registers = d.integer(0);
+  if (registers < 24 || registers > 256 || registers % 8 != 0)
+    d.fail(fmt::format("{} registers, expected a multiple of 8 from 24 to 256", registers));
+  d.now.immediate = static_cast<int64_t>(registers);
   d.now.together = true;
-  d.now.run = nothing;
+  d.now.flow = Flow::Wait;
+  d.now.run = setmaxnreg;
 }
 
 void decode_nothing(Decoder& d) {
@@ -173,6 +235,19 @@ constexpr Mnemonic kMnemonics[] = {
 
 std::span<const Mnemonic> control_mnemonics() {
   return kMnemonics;
+}
+
+uint64_t launch_registers(const Grid& grid) {
+  const Entry& entry = grid.entry;
+  const bool known = entry.most_threads != 0 || entry.required_threads[0] != 0;
+  if (!known) return 0;  // ptxas ignores setmaxnreg
+  if (entry.most_registers != 0) return (entry.most_registers + 7) / 8 * 8;
+  constexpr uint64_t kFile = 65536, kMost = 256, kUnit = 8;
+  const uint64_t* required = entry.required_threads;
+  const uint64_t threads =
+      required[0] != 0 ? required[0] * required[1] * required[2] : entry.most_threads;
+  const uint64_t warps = (threads + kLanes - 1) / kLanes;
+  return std::min(kFile / (warps * kLanes * entry.least_blocks) / kUnit * kUnit, kMost);
 }
 
 // The result of bar.red, for lanes that waited: the split stands behind the instruction.

@@ -21,7 +21,8 @@ const std::unordered_map<std::string_view, void (*)(Decoder&)>& mnemonics() {
     for (auto list : {integer_mnemonics(), bit_mnemonics(), arithmetic_mnemonics(),
                       math_mnemonics(), compare_mnemonics(), move_mnemonics(), convert_mnemonics(),
                       memory_mnemonics(), atomic_mnemonics(), warp_mnemonics(), matrix_mnemonics(),
-                      mma_mnemonics(), wmma_mnemonics(), async_mnemonics(), control_mnemonics()})
+                      mma_mnemonics(), wmma_mnemonics(), async_mnemonics(), control_mnemonics(),
+                      mbarrier_mnemonics(), cluster_mnemonics(), wgmma_mnemonics()})
       for (const Mnemonic& mnemonic : list) all.emplace(mnemonic.name, mnemonic.decode);
     return all;
   }();
@@ -51,6 +52,10 @@ constexpr SpecialName kSpecials[] = {
     {"%smid", Special::Zero},
     {"%nsmid", Special::One},
     {"%gridid", Special::Zero},
+    {"%clock", Special::Zero},
+    {"%clock_hi", Special::Zero},
+    {"%globaltimer_lo", Special::Zero},
+    {"%globaltimer_hi", Special::Zero},
     {"%lanemask_eq", Special::LaneMaskEq},
     {"%lanemask_lt", Special::LaneMaskLt},
     {"%lanemask_le", Special::LaneMaskLe},
@@ -59,9 +64,25 @@ constexpr SpecialName kSpecials[] = {
     {"%dynamic_smem_size", Special::DynamicShared},
     {"%total_smem_size", Special::TotalShared},
     {"%cluster_ctaid.x", Special::Zero},
+    {"%cluster_ctaid.y", Special::Zero},
+    {"%cluster_ctaid.z", Special::Zero},
     {"%cluster_ctarank", Special::Zero},
     {"%cluster_nctaid.x", Special::One},
+    {"%cluster_nctaid.y", Special::One},
+    {"%cluster_nctaid.z", Special::One},
+    {"%cluster_nctarank", Special::One},
+    {"%clusterid.x", Special::CtaidX},
+    {"%clusterid.y", Special::CtaidY},
+    {"%clusterid.z", Special::CtaidZ},
+    {"%nclusterid.x", Special::NctaidX},
+    {"%nclusterid.y", Special::NctaidY},
+    {"%nclusterid.z", Special::NctaidZ},
 };
+
+// Time stands still: it would differ from run to run.
+bool tells_time(std::string_view name) {
+  return name == "%clock64" || name == "%globaltimer";
+}
 
 uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
@@ -185,7 +206,8 @@ Type Decoder::type() {
 
 Space Decoder::space() {
   if (take("global")) return Space::Global;
-  if (take("shared") || take("shared::cta")) return Space::Shared;
+  // A cluster is one block: its shared memory is the block's own.
+  if (take("shared") || take("shared::cta") || take("shared::cluster")) return Space::Shared;
   if (take("local")) return Space::Local;
   if (take("const")) return Space::Const;
   if (take("param") || take("param::entry")) return Space::Param;
@@ -290,6 +312,7 @@ void Decoder::use_wide(const SyntaxOperand& operand, Type type) {
       entry_.operands.push_back(register_operand(operand, OperandRole::Use, bytes));
       return;
     case Kind::Special:
+      if (bytes == 8 && tells_time(operand.name)) return use_constant(0, 8);
       if (bytes > 4) fail(fmt::format("'{}' has 32 bits", operand.name));
       entry_.operands.push_back(special(operand.name));
       return;

@@ -102,5 +102,10 @@ std::span<const Mnemonic> mma_mnemonics();         // mma.cpp
 std::span<const Mnemonic> wmma_mnemonics();        // wmma.cpp
 std::span<const Mnemonic> async_mnemonics();       // async.cpp
 std::span<const Mnemonic> control_mnemonics();     // control.cpp
+std::span<const Mnemonic> mbarrier_mnemonics();    // mbarrier.cpp
+std::span<const Mnemonic> cluster_mnemonics();     // cluster.cpp
+std::span<const Mnemonic> wgmma_mnemonics();       // wgmma.cpp
+
+void decode_bulk(Decoder& decoder, bool reduces);  // cp.async.bulk, bulk_copy.cpp
 
 }  // namespace kiln::ptx

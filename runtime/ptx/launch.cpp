@@ -26,6 +26,8 @@ Program parse(std::string_view text) {
     std::copy(std::begin(function.required_threads), std::end(function.required_threads),
               entry.required_threads);
     entry.most_threads = function.most_threads;
+    entry.least_blocks = std::max<uint64_t>(function.least_blocks, 1);
+    entry.most_registers = function.most_registers;
     Decoder(function, *module, entry).run();
     order_blocks(entry);
     allocate_registers(entry, function);
@@ -132,6 +134,7 @@ class Run {
       to.bytes += from.bytes;
       to.held_back += from.held_back;
       to.completed += from.completed;
+      to.bulk_bytes += from.bulk_bytes;
     }
     for (Found& each : found) found_.push_back(std::move(each));
     last_ = std::min(last_, faulted);
@@ -171,6 +174,7 @@ class Run {
     all.bank_conflicts += did.conflicts;
     all.global_sectors += did.sectors;
     all.global_bytes += did.bytes;
+    all.bulk_bytes += did.bulk_bytes;
     if (in.source->line == 0) return;
     report.lines.push_back({in.source->line, in.source->full,
                             std::string(grid_.module.file(in.source->source.file)),

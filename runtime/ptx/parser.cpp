@@ -235,6 +235,11 @@ class ModuleParser {
           function.most_threads = counts[0] * counts[1] * counts[2];
         continue;
       }
+      if (word == "minnctapersm" || word == "maxnreg") {
+        auto count = static_cast<uint64_t>(tokens_.integer("a number"));
+        (word == "maxnreg" ? function.most_registers : function.least_blocks) = count;
+        continue;
+      }
       while (tokens_.peek().kind == Kind::Integer || tokens_.peek().kind == Kind::String ||
              tokens_.at(Kind::Punctuation, ","))
         tokens_.next();

@@ -248,6 +248,10 @@ class BodyParser {
         address.offset = tokens_.integer("an offset");
       else if (tokens_.at(Kind::Punctuation, "-"))
         address.offset = tokens_.integer("an offset");
+      if (tokens_.take(',')) {  // of a tensor map
+        if (!tokens_.at(Kind::Punctuation, "{")) tokens_.fail("coordinates in braces");
+        address.parts.push_back(primary());
+      }
       tokens_.expect(']', "after an address");
       return address;
     }

@@ -40,6 +40,7 @@ enum class Flow : uint8_t {
   Exit,
   Barrier,  // handler arrives; the warp may wait
   Yield,    // lets others run, then as Next
+  Wait,     // handler may leave the split waiting, and then runs again
 };
 
 // Which counters of the access the instruction feeds.
@@ -54,6 +55,7 @@ struct Instruction {
   Flow flow = Flow::Next;
   bool leader = false;         // of a basic block
   bool check_defined = false;  // an operand may be a register that nothing was written to
+  bool check_flight = false;   // an operand may be a register of a wgmma
   // Lanes wait for each other before it: those that the operand `members` names, or, if that is −1,
   // all that live.
   bool together = false;
@@ -108,6 +110,7 @@ struct Entry {
   // Registers that may be read before they are written: a bit for each in Warp::defined.
   std::map<int32_t, int32_t> watched;      // slot → bit; predicates are ~slot
   std::vector<std::string> watched_names;  // by bit
+  std::vector<std::string> wgmma_names;  // by slot: a register of a wgmma, or empty; or none at all
   std::vector<Variable> parameters;
   uint64_t parameter_bytes = 0;
   uint64_t static_shared = 0;      // bytes from kSharedBase; dynamic shared memory follows
@@ -116,6 +119,7 @@ struct Entry {
   std::vector<Variable> shared_variables;  // offset = address
   uint64_t required_threads[3] = {0, 0, 0};
   uint64_t most_threads = 0;
+  uint64_t least_blocks = 1, most_registers = 0;  // .minnctapersm, .maxnreg (0: none)
 };
 
 // A .global or .const variable of the module.

@@ -67,13 +67,16 @@ struct Dim3 {
   bool operator==(const Dim3&) const = default;
 };
 
+// When cp.async and bulk copies copy and wgmma multiplies.
 enum class AsyncMode : uint8_t {
-  AtIssue,   // cp.async copies when it is executed
-  AtLatest,  // … when a wait demands it, or never before the thread's end
+  AtIssue,   // when it is executed
+  AtLatest,  // when a wait demands it, or never before the thread's end
+  Random,    // at some moment between, as Options::seed says
 };
 
 struct Options {
   AsyncMode async = AsyncMode::AtIssue;
+  uint64_t seed = 1;
   bool check_races = true;                        // within a block, and between blocks
   bool check_uninitialized = true;                // shared memory and registers
   std::optional<Dim3> only_block;                 // run this block alone
@@ -94,6 +97,10 @@ enum class FindingKind : uint8_t {
   Deadlock,
   InstructionLimit,
   Trap,
+  ProxyFence,        // the async proxy need not see what was written
+  RegisterInFlight,  // of a wgmma that was not awaited, or without wgmma.fence
+  Mbarrier,          // a wrong number of arrivals or bytes, phases that nobody saw, no mbarrier
+  RegisterBudget,    // setmaxnreg
 };
 std::string_view name(FindingKind kind);
 
@@ -121,6 +128,7 @@ struct Counters {
   uint64_t global_sectors = 0;  // of 32 bytes, distinct within a request
   uint64_t global_bytes = 0;    // asked for by lanes
   uint64_t barriers = 0;        // arrivals of warps
+  uint64_t bulk_bytes = 0;      // that bulk copies moved, both ways, those outside of a tensor too
 };
 
 // What the instructions of one PTX line did.

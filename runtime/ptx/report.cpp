@@ -1,6 +1,8 @@
 // Findings: where they are and how they read.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "runtime/ptx/access.h"
 #include "runtime/ptx/warp.h"
 
@@ -17,7 +19,11 @@ constexpr std::string_view kKinds[] = {"out of bounds",
                                        "divergent warp",
                                        "deadlock",
                                        "instruction limit",
-                                       "trap"};
+                                       "trap",
+                                       "missing proxy fence",
+                                       "register in flight",
+                                       "mbarrier protocol",
+                                       "register budget"};
 
 }  // namespace
 
@@ -88,6 +94,12 @@ void Warp::report(FindingKind kind, std::string message, std::string advice) {
   for (const Finding& other : findings)
     if (other.kind == kind && other.ptx_line == finding.ptx_line) return;
   findings.push_back(std::move(finding));
+}
+
+void Warp::report_at(int32_t position, Finding finding) {
+  const int32_t here = std::exchange(position_, position);
+  report(finding.kind, std::move(finding.message), std::move(finding.advice));
+  position_ = here;
 }
 
 std::string Warp::thread_name(int lane) const {

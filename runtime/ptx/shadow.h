@@ -1,5 +1,6 @@
 // Who touched which bytes, and what came before what: finds data races, reads of shared memory that
-// nothing was written to, and uses of copies that were not awaited.
+// nothing was written to, uses of copies that were not awaited, and writes that the async proxy
+// does not see.
 #pragma once
 
 #include <array>
@@ -10,23 +11,52 @@
 
 namespace kiln::ptx {
 
-inline constexpr int kMostWarps = 32;  // of a block
+// Who does something at a time of its own: the warps of a block, by index, then what goes on beside
+// them. Each has a clock.
+using AgentId = uint16_t;
 
-// Vector clocks of the warps of a block, and for each warp the moment its lanes last met.
+// Vector clocks of the agents of a block, and for each warp the moment its lanes last met.
 class Clocks {
  public:
-  using Vector = std::array<uint32_t, kMostWarps>;
+  using Vector = std::vector<uint32_t>;  // by agent; what is missing is 0
+
+  // How far each agent is, as somebody knows; and up to where the async proxy (TMA, wgmma) sees
+  // what warps did to shared memory by ordinary instructions: up to their proxy fences.
+  struct Known {
+    Vector clocks, proxied;
+    void clear();
+  };
+
+  // What goes on beside the warps, as agents: the wgmma of a warp; what a thread's bulk copies out
+  // of shared memory read there, and what they write; the copies that a mbarrier counts.
+  enum class Kind : uint8_t { Warp, Wgmma, BulkReads, BulkWrites, Mbarrier };
+  struct Key {
+    Kind kind;
+    uint32_t id;  // a warp, a thread, an address of shared memory
+  };
 
   void reset(uint32_t warps);
-  uint32_t now(uint32_t warp) const { return clocks_[warp][warp]; }
-  // What `warp` did at `clock` comes before what `later` does now.
-  bool ordered(uint32_t warp, uint32_t clock, uint32_t later) const {
-    return warp == later ? clock < met_[warp] : clock <= clocks_[later][warp];
-  }
-  void lanes_meet(uint32_t warp) { met_[warp] = ++clocks_[warp][warp]; }
+  AgentId agent(Kind kind, uint32_t id);  // the same for the same
+  Key key(AgentId agent) const { return keys_[agent]; }
+  bool is_warp(AgentId agent) const { return agent < warps_; }
 
-  void release(uint32_t warp, Vector& to);  // `to` learns what the warp knows
-  void acquire(uint32_t warp, const Vector& from);
+  uint32_t now(uint32_t warp) const { return known_[warp].clocks[warp]; }
+  // What the agent did at `clock` comes before what the warp `later` does now.
+  bool ordered(AgentId agent, uint32_t clock, uint32_t later) const {
+    return agent == later ? clock < met_[later] : clock <= known_[later].clocks[agent];
+  }
+  // … and the async proxy sees it.
+  bool proxied(uint32_t warp, uint32_t clock, uint32_t later) const {
+    return clock <= known_[later].proxied[warp];
+  }
+  void lanes_meet(uint32_t warp) { met_[warp] = ++known_[warp].clocks[warp]; }
+
+  void release(uint32_t warp, Known& to);  // `to` learns what the warp knows
+  void acquire(uint32_t warp, const Known& from);
+  void learn(uint32_t warp, AgentId agent, uint32_t clock);  // the warp: that the agent is so far
+  static void learn(Known& to, AgentId agent, uint32_t clock);
+  static void join(Known& to, const Known& from);
+  void fence_proxy(uint32_t warp);
 
   // Strong accesses carry order between warps through fences, or if they say so.
   void fence(uint32_t warp);
@@ -34,9 +64,12 @@ class Clocks {
   void strong_read(uint32_t warp, uint64_t address, bool acquires);
 
  private:
-  std::array<Vector, kMostWarps> clocks_, fenced_, seen_;
+  uint32_t warps_ = 0;
+  std::vector<Known> known_, fenced_, seen_;  // by warp; those of known_ have all agents
   Vector met_;
-  std::unordered_map<uint64_t, Vector> locations_;
+  std::vector<Key> keys_;
+  std::unordered_map<uint64_t, AgentId> agents_;
+  std::unordered_map<uint64_t, Known> locations_;
 };
 
 // What is known of 4 bytes of memory, or of one where narrower accesses have parted them.
@@ -44,30 +77,35 @@ struct Cell {
   struct Read {
     uint32_t lanes = 0, clock = 0;
     int32_t instruction = -1;
-    uint32_t warp = 0;
+    AgentId agent = 0;
   };
   uint32_t write_clock = 0;  // 0: not written
   int32_t write_instruction = -1;
-  uint8_t write_warp = 0, write_lane = 0;
+  AgentId write_agent = 0;
+  uint8_t write_lane = 0;
   bool strong = false, async = false;
   bool initialized = false;
   int32_t parts = -1;  // in the shadow's list
-  Read reads[2];       // of the last two warps that read
+  Read reads[2];       // of the last two agents that read
 };
 
+// A lane of a warp, or what it has begun: `agent` then is another's, which does it at `clock`.
 struct Accessor {
   uint32_t warp;
   int lane;
   int32_t instruction;
   bool strong = false;  // volatile, relaxed or stronger, atomic
-  bool async = false;
+  bool async = false;   // in flight until the thread's own wait
+  AgentId agent = 0;    // 0: the warp itself
+  uint32_t clock = 0;
 };
 
 // What an access clashes with.
 struct Clash {
-  enum class Kind : uint8_t { None, Write, Read, Async, Uninitialized };
+  enum class Kind : uint8_t { None, Write, Read, Async, Uninitialized, Proxy };
   Kind kind = Kind::None;
-  uint32_t thread = 0;  // the other
+  AgentId agent = 0;  // the other
+  int lane = 0;
   int32_t instruction = -1;
   explicit operator bool() const { return kind != Kind::None; }
 };

@@ -48,7 +48,7 @@ struct SyntaxOperand {
     Integer,   // bits
     Float32,
     Float64,
-    Address,  // parts[0] + offset
+    Address,  // parts[0] + offset; of a tensor map: parts[1] are coordinates
     Vector,   // parts, "{a, b}"
     Pair,     // parts, "a|b"
     Sink,     // "_"
@@ -84,6 +84,8 @@ struct Function {
   uint64_t parameter_bytes = 0;
   uint64_t required_threads[3] = {0, 0, 0};  // .reqntid; zeros: none
   uint64_t most_threads = 0;                 // .maxntid's product; 0: none
+  uint64_t least_blocks = 1;                 // .minnctapersm
+  uint64_t most_registers = 0;               // .maxnreg; 0: none
 };
 
 struct SyntaxTree {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/ptx/lanes.h"
 
@@ -31,6 +32,7 @@ Warp::Warp(Block& block, uint32_t index) : index(index), block_(block) {
   constants_ = reinterpret_cast<const std::byte*>(grid.entry.constants.data());
   predicates_.resize(static_cast<size_t>(grid.entry.predicates));
   defined_.resize(grid.entry.watched_names.size());
+  flight.resize(grid.entry.wgmma_names.size());
 }
 
 void Warp::reset() {
@@ -42,6 +44,9 @@ void Warp::reset() {
   carry = 0;
   turns = 0;
   pending.clear();
+  flight.reset();
+  registers = launch_registers(grid);
+  std::fill(std::begin(cluster_phases), std::end(cluster_phases), 0);
   std::fill(std::begin(groups), std::end(groups), 0);
   std::fill(predicates_.begin(), predicates_.end(), 0);
   std::fill(defined_.begin(), defined_.end(), 0);
@@ -126,8 +131,8 @@ bool Warp::choose() {
 // Lanes that are at the same instruction go on together.
 void Warp::merge_into_current() {
   for (size_t i = splits_.size(); i-- > 0;) {
-    if (i == current_ || splits_[i].at != splits_[current_].at ||
-        splits_[i].state == SplitState::AtBarrier)
+    const Split& other = splits_[i];
+    if (i == current_ || other.at != splits_[current_].at || other.state == SplitState::AtBarrier)
       continue;
     splits_[current_].lanes |= splits_[i].lanes;
     splits_.erase(splits_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -168,6 +173,7 @@ void Warp::step_split() {
     ++profile.warps;
     profile.lanes += static_cast<uint64_t>(std::popcount(lanes));
     if (in.check_defined) check_defined(in, lanes);
+    if (in.check_flight && lanes != 0) flight.check(*this, in);
     switch (in.flow) {
       case Flow::Next:
         if (lanes != 0) in.run(*this, in, lanes);
@@ -181,6 +187,16 @@ void Warp::step_split() {
         if (lanes != 0) in.run(*this, in, lanes);
         return;
       case Flow::Yield: ++split.at; return;
+      case Flow::Wait:
+        if (lanes != 0) in.run(*this, in, lanes);
+        if (must_wait()) {  // it has not run
+          --profile.warps;
+          profile.lanes -= static_cast<uint64_t>(std::popcount(lanes));
+          return;
+        }
+        splits_[current_].timed_out = false;
+        ++splits_[current_].at;
+        break;
     }
     if (splits_.size() > 1 && code[static_cast<size_t>(split.at)].leader) return;
   }
@@ -224,6 +240,7 @@ void Warp::exit(uint32_t lanes) {
   if (split.lanes == 0) splits_.erase(splits_.begin() + static_cast<std::ptrdiff_t>(current_));
   unfair_ = 0;
   std::erase_if(pending, [&](const PendingCopy& copy) { return lanes >> copy.lane & 1; });
+  block_.bulk.thread_exits(*this, lanes);
   block_.thread_exited();
 }
 
@@ -254,6 +271,18 @@ bool Warp::converge(const Instruction& in) {
   return false;
 }
 
+void Warp::wait_for(uint64_t mbarrier, uint32_t parity) {
+  Split& split = splits_[current_];
+  if (split.timed_out || std::exchange(split.tried, split.at) != split.at) return;
+  split.state = SplitState::AtMbarrier;
+  split.mbarrier = mbarrier;
+  split.parity = parity;
+}
+
+void Warp::wait_for(SplitState what) {
+  splits_[current_].state = what;
+}
+
 void Warp::check_defined(const Instruction& in, uint32_t lanes) {
   const auto& watched = block_.grid.entry.watched;
   auto find = [&](int32_t key) {
@@ -279,7 +308,8 @@ void Warp::check_defined(const Instruction& in, uint32_t lanes) {
     if (bit < 0) continue;
     if (operand.role == OperandRole::Define)
       defined_[static_cast<size_t>(bit)] |= lanes;
-    else if (in.source->opcode != "mov" && in.source->opcode != "selp")  // compilers copy them
+    else if (in.source->opcode != "mov" && in.source->opcode != "selp" &&  // compilers copy them
+             !Flight::ignores(*this, in, i))
       read(bit, lanes);
   }
 }

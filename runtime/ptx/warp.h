@@ -8,7 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ptx/bulk.h"
+#include "runtime/ptx/flight.h"
 #include "runtime/ptx/grid_shadow.h"
+#include "runtime/ptx/mbarrier.h"
 #include "runtime/ptx/program.h"
 #include "runtime/ptx/ptx.h"
 #include "runtime/ptx/shadow.h"
@@ -42,7 +45,7 @@ struct Grid {
 // What an instruction did, over all blocks that one host thread ran.
 struct InstructionProfile {
   uint64_t warps = 0, lanes = 0, wavefronts = 0, conflicts = 0, sectors = 0, bytes = 0;
-  uint64_t held_back = 0, completed = 0;
+  uint64_t held_back = 0, completed = 0, bulk_bytes = 0;
 };
 
 // Ends a block: there is nothing to go on with.
@@ -50,7 +53,14 @@ struct Fault {
   Finding finding;
 };
 
-enum class SplitState : uint8_t { Ready, Converging, AtBarrier };
+enum class SplitState : uint8_t {
+  Ready,
+  Converging,
+  AtBarrier,
+  AtMbarrier,
+  ForRegisters,
+  AtCluster
+};
 
 // Lanes of a warp that are at one instruction together.
 struct Split {
@@ -59,6 +69,10 @@ struct Split {
   SplitState state = SplitState::Ready;
   uint8_t barrier = 0;     // that it waits at
   uint64_t last_turn = 0;  // when it ran
+  uint64_t mbarrier = 0;   // that it waits at,
+  uint32_t parity = 0;     // for a phase of this parity,
+  int32_t tried = -1;      // the instruction that has failed once,
+  bool timed_out = false;  // and that may go on without
 };
 
 // A cp.async that was issued and not yet awaited.
@@ -67,9 +81,14 @@ struct PendingCopy {
   const std::byte* from;  // null: zeros
   uint8_t bytes, from_bytes;
   uint8_t lane;
+  bool done;  // copied already
   uint32_t group;
   int32_t instruction;
 };
+
+// Registers of a lane that a launch gives its warps, as ptxas allots them: all that as many blocks
+// as the entry asks for leave each (.reqntid or .maxntid, .minnctapersm, .maxnreg). 0: not known.
+uint64_t launch_registers(const Grid& grid);
 
 class Warp {
  public:
@@ -103,11 +122,20 @@ class Warp {
   // Findings, about the instruction that runs.
   [[noreturn]] void fault(FindingKind kind, std::string message, std::string advice);
   void report(FindingKind kind, std::string message, std::string advice);
+  void report_at(int32_t position, Finding finding);  // about another instruction
   std::string thread_name(int lane) const;
   int32_t position() const { return position_; }
 
   Block& block() { return block_; }
   InstructionProfile& profile();
+
+  // Of an instruction with Flow::Wait: the split waits for the mbarrier's phase, or for what
+  // another warp does, and then runs it again. A wait for an mbarrier fails once before, as it may:
+  // who does not try again goes on without.
+  void wait_for(uint64_t mbarrier, uint32_t parity);
+  void wait_for(SplitState what);
+  void forget_tries() { splits_[current_].tried = -1; }
+  bool must_wait() const { return splits_[current_].state != SplitState::Ready; }
 
   std::byte* local(int lane);
   uint32_t thread(int lane) const { return index * kLanes + static_cast<uint32_t>(lane); }
@@ -117,8 +145,11 @@ class Warp {
   const Memory::Range* recent = nullptr;  // that an access was in
   uint32_t carry = 0;                     // the condition code of add.cc
   std::vector<PendingCopy> pending;
-  uint32_t groups[kLanes] = {};  // cp.async groups each lane has committed
-  uint64_t turns = 0;            // instructions executed
+  uint32_t cluster_phases[kLanes] = {};  // each lane has arrived at its cluster's barrier
+  uint32_t groups[kLanes] = {};          // cp.async groups each lane has committed
+  uint64_t turns = 0;                    // instructions executed
+  Flight flight;                         // its wgmma
+  uint64_t registers = 0;                // of a lane, by setmaxnreg; 0: not known
 
  private:
   friend class Block;
@@ -149,7 +180,7 @@ struct Barrier {
   uint32_t arrived = 0;
   int32_t position = -1;
   uint32_t votes = 0, voters = 0;  // of bar.red
-  Clocks::Vector known{};          // by those that arrived
+  Clocks::Known known;             // by those that arrived
 };
 
 class Block {
@@ -161,6 +192,9 @@ class Block {
   void arrive(Warp& warp, int barrier, uint32_t lanes, uint32_t expected, bool waits,
               uint32_t votes);
   void thread_exited();  // barriers that wait for all may be complete
+  // The barrier of a cluster of this block alone.
+  void arrive_cluster(Warp& warp, uint32_t lanes);
+  void wait_cluster(Warp& warp, uint32_t lanes);
 
   const Grid& grid;
   Dim3 index;
@@ -170,17 +204,37 @@ class Block {
   GlobalShadow global_shadow;
   GridShadow* const between;
   Clocks clocks;
+  Mbarriers mbarriers{*this};
+  BulkCopies bulk{*this};
+  uint64_t free_registers = 0;  // that setmaxnreg.dec gave back, of all lanes
   std::vector<Finding> findings;
+
+  void wake(uint64_t mbarrier);     // a phase of it has completed
+  void wake(SplitState what);       // all that wait for it
+  void note_event() { ++events_; }  // something that a warp may wait for
+  bool is_awaited(uint64_t mbarrier) const;
+  bool chance();  // in random mode: whether to do it now
+  Warp& warp(uint32_t index) { return *warps_[index]; }
 
  private:
   friend class Warp;
   void complete_if_arrived(int barrier);
   static void finish_reduction(Warp& warp, const Split& split, const Barrier& barrier);
+  void complete_cluster_if_arrived();
+  bool go_on();  // where no warp can: whether one can now
+  void finish();
   [[noreturn]] void deadlock();
   std::string positions();
 
   std::vector<std::unique_ptr<Warp>> warps_;
   Barrier barriers_[kBarriers];
+  struct Cluster {
+    uint32_t phases = 0;  // completed
+    Clocks::Known known, complete;
+  } cluster_;
+  uint64_t events_ = 0, last_events_ = 0;
+  uint32_t fruitless_ = 0;  // times that waits ended without an event, in a row
+  uint64_t random_ = 0;
 };
 
 // "line 12 (bar.sync 0), kernel.cpp:33".

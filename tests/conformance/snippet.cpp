@@ -35,18 +35,20 @@ bool agree(Element element, const Tolerance& tolerance, uint64_t got, uint64_t e
 
 }  // namespace
 
-std::string header(int target) {
-  return fmt::format(".version 8.4\n.target sm_{}\n.address_size 64\n", target);
+std::string header(int target, bool architecture_only) {
+  return fmt::format(".version 8.4\n.target sm_{}{}\n.address_size 64\n", target,
+                     architecture_only ? "a" : "");
 }
 
 std::string Snippet::ptx() const {
-  return header(target) + text;
+  return header(target, architecture_only) + text;
 }
 
 std::vector<Snippet> all_snippets() {
   Table table;
-  for (auto add : {add_integer, add_bits, add_float, add_half, add_math, add_compare, add_convert,
-                   add_memory, add_atomic, add_warp, add_matrix, add_mma})
+  for (auto add :
+       {add_integer, add_bits, add_float, add_half, add_math, add_compare, add_convert, add_memory,
+        add_atomic, add_warp, add_matrix, add_mma, add_wgmma, add_mbarrier, add_bulk})
     add(table);
   return table.take();
 }

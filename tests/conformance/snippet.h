@@ -20,18 +20,20 @@ struct Tolerance {
 };
 
 struct Snippet {
-  std::string name;   // the text of the instruction, mostly
-  std::string entry;  // name of the entry
-  std::string text;   // the entry: pointers to input and output are its parameters
-  int target = 80;    // sm_80
-  int threads = 0;    // of the only block
+  std::string name;                // the text of the instruction, mostly
+  std::string entry;               // name of the entry
+  std::string text;                // the entry: pointers to input and output are its parameters
+  int target = 80;                 // sm_80
+  bool architecture_only = false;  // sm_90a: on that architecture and no later one
+  int threads = 0;                 // of the only block
   std::vector<uint64_t> input, expected;
   Element element = Element::Bits;
   Tolerance tolerance;
   std::string ptx() const;  // a whole module
 };
 
-std::string header(int target);  // .version, .target, .address_size
+// .version, .target, .address_size
+std::string header(int target, bool architecture_only = false);
 std::vector<Snippet> all_snippets();
 // In words, the first slot of the output that is not as expected, and how many are not.
 std::optional<std::string> mismatch(const Snippet& snippet, const std::vector<uint64_t>& output);

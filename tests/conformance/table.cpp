@@ -77,10 +77,14 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
+std::string Table::next_entry() const {
+  return entry_name(snippets_.size());
+}
+
 void Table::add(const Row& row, const Results& results) {
   Snippet snippet;
   snippet.name = row.name.empty() ? row.text : row.name;
-  snippet.entry = entry_name(snippets_.size());
+  snippet.entry = next_entry();
   snippet.target = row.target;
   snippet.threads = row.threads;
   snippet.element = row.element;

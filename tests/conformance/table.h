@@ -39,6 +39,9 @@ class Table {
  public:
   void add(const Row& row, const Results& results);
   void add(const Row& row, const Lane& lane);
+  void add(Snippet snippet) { snippets_.push_back(std::move(snippet)); }  // whole, as written
+  std::string next_entry() const;                                         // its entry's name
+  size_t size() const { return snippets_.size(); }
   std::vector<Snippet> take() { return std::move(snippets_); }
 
  private:
@@ -57,6 +60,9 @@ void add_atomic(Table& table);
 void add_warp(Table& table);
 void add_matrix(Table& table);
 void add_mma(Table& table);
+void add_wgmma(Table& table);
+void add_mbarrier(Table& table);
+void add_bulk(Table& table);
 
 template <class T>
 T as(uint64_t bits) {  // the value in the low bits

@@ -44,11 +44,11 @@ std::string failure(const Snippet& snippet, AsyncMode mode) {
 }
 
 TEST_CASE("conformance: the emulator gives what the manual prescribes") {
-  CHECK(snippets().size() >= 250);
+  CHECK(snippets().size() >= 450);
   for (const Snippet& snippet : snippets())
-    for (AsyncMode mode : {AsyncMode::AtIssue, AsyncMode::AtLatest}) {
-      if (mode == AsyncMode::AtLatest && snippet.text.find("cp.async") == std::string::npos)
-        continue;
+    for (AsyncMode mode : {AsyncMode::AtIssue, AsyncMode::AtLatest, AsyncMode::Random}) {
+      const bool asynchronous = snippet.text.find("async") != std::string::npos;
+      if (mode != AsyncMode::AtIssue && !asynchronous) continue;
       CHECK(failure(snippet, mode) == "");
     }
 }
@@ -71,10 +71,11 @@ TEST_CASE("conformance: ptxas takes every snippet") {
     WARN("no ptxas: not tested");
     return;
   }
-  std::map<int, std::string> modules;
+  std::map<std::string, std::string> modules;
   for (const Snippet& snippet : snippets()) {
-    std::string& text = modules[snippet.target];
-    if (text.empty()) text = conformance::header(snippet.target);
+    const char* suffix = snippet.architecture_only ? "a" : "";
+    std::string& text = modules[std::to_string(snippet.target) + suffix];
+    if (text.empty()) text = conformance::header(snippet.target, snippet.architecture_only);
     text += snippet.text;
   }
   auto file = std::filesystem::temp_directory_path() /
@@ -82,9 +83,9 @@ TEST_CASE("conformance: ptxas takes every snippet") {
   for (const auto& [target, text] : modules) {
     std::ofstream(file) << text;
     INFO("sm_" << target);
-    CHECK(std::system(("ptxas -O1 -arch=sm_" + std::to_string(target) + " " + file.string() +
-                       " -o /dev/null")
-                          .c_str()) == 0);
+    CHECK(std::system(
+              ("ptxas -O1 -arch=sm_" + target + " " + file.string() + " -o /dev/null").c_str()) ==
+          0);
   }
   std::filesystem::remove(file);
 }
