@@ -5,6 +5,7 @@
 #include "kernels/compare.h"
 #include "kernels/masks.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/quest/quest.h"
 #include "kernels/registry.h"
 #include "kernels/row_softmax/row_softmax.h"
 #include "kernels/tile_copy/tile_copy.h"

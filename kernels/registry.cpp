@@ -9,6 +9,7 @@
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/entry.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/quest/quest.h"
 #include "kernels/row_softmax/row_softmax.h"
 #include "kernels/tile_copy/tile_copy.h"
 
@@ -79,8 +80,12 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
 }
 
 const std::vector<KernelEntry>& kernel_registry() {
-  static const std::vector<KernelEntry> registry = {block_sparse_attention_entry(), matmul_entry(),
-                                                    row_softmax_entry(), tile_copy_entry()};
+  static const std::vector<KernelEntry> registry = {block_sparse_attention_entry(),
+                                                    matmul_entry(),
+                                                    minmax_pool_entry(),
+                                                    quest_score_entry(),
+                                                    row_softmax_entry(),
+                                                    tile_copy_entry()};
   return registry;
 }
 

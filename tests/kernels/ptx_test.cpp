@@ -60,7 +60,7 @@ std::vector<Job> shipped(std::string_view target) {
                                 gpu.tile_k),
                     matmul_kernel(gpu)});
   }
-  for (const char* other : {"row_softmax", "tile_copy"}) {
+  for (const char* other : {"row_softmax", "tile_copy", "minmax_pool", "quest_score"}) {
     const KernelEntry& entry = kernel_named(other);
     jobs.push_back({other, entry.build(entry.with_defaults({}), target)});
   }
