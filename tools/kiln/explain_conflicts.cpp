@@ -9,6 +9,7 @@
 #include "ir/canon.h"
 #include "ir/error.h"
 #include "runtime/emulator_device.h"
+#include "runtime/explain.h"
 #include "runtime/launch.h"
 #include "tools/kiln/explain_parts.h"
 
