@@ -18,7 +18,7 @@ class Ranges {
   using Known = std::unordered_map<uint32_t, Interval>;
 
   explicit Ranges(const Kernel& kernel);
-  Interval of(Value value);  // of an integer or bool scalar
+  Interval of(Value value);                             // of an integer or bool scalar
   void narrow(Value value, int64_t low, int64_t high);  // as is known from elsewhere
   // As it is where a condition holds: what is asked from now on, until the map that this returns is
   // given back.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -244,14 +245,14 @@ bool CallPlan::accepts_tensor(const TensorPlan& plan, const Memory& memory, Fram
 // Of a tensor with elements: the last axis contiguous, nothing written twice, all of it in the
 // address space.
 bool CallPlan::accepts_strides(const TensorPlan& plan, const Memory& memory) {
-  constexpr int64_t kFar = int64_t{1} << 31;  // with an extent and 8 axes of 8 bytes below 2^63
+  constexpr double kFar = 0x1p56;  // elements: 8 axes of 8 bytes stay below 2^62 bytes
   const size_t rank = plan.axes.size();
   if (rank > 0 && memory.shape[rank - 1] != 1 && memory.strides[rank - 1] != 1) return false;
   bool near = rank <= 8;
   for (size_t i = 0; i < rank; ++i) {
     const int64_t stride = memory.strides[i];
     if (stride == 0 && plan.written && memory.shape[i] > 1) return false;
-    near &= stride > -kFar && stride < kFar;
+    near &= std::abs(static_cast<double>(stride)) * static_cast<double>(memory.shape[i]) < kFar;
   }
   return near || byte_extent(memory).fits;
 }

@@ -81,7 +81,7 @@ const std::vector<Fault>& faults() {
        [](Memory& m) { return m.strides.back() = 2, true; }},
       {"a stride too few", " strides, got [", [](Memory& m) { return m.strides.pop_back(), true; }},
       {"strides beyond memory", ": expected strides within the address space, got [",
-       [](Memory& m) { return m.strides[0] = int64_t{1} << 62, true; }},
+       [](Memory& m) { return m.strides[0] = INT64_MAX, true; }},
       {"elements that overwrite each other",
        ": expected strides other than 0, as it is written, got",
        [](Memory& m) { return m.strides[0] = 0, true; }, true},

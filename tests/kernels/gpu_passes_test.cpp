@@ -104,7 +104,8 @@ TEST_CASE("products of matrices through the passes of a GPU") {
 TEST_CASE("softmax of rows through the passes of a GPU") {
   const Dims dims{{"rows", 19}, {"cols", 150}};
   expect_same_results(row_softmax_kernel({.dtype = F32, .tile_m = 16, .tile_n = 128}), dims);
-  expect_same_results(row_softmax_kernel({.dtype = F16, .tile_m = 3, .tile_n = 40, .fast_math = false}), dims);
+  expect_same_results(
+      row_softmax_kernel({.dtype = F16, .tile_m = 3, .tile_n = 40, .fast_math = false}), dims);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct DecodeCase {
   bool sees(int64_t b, int64_t head_kv, int64_t key) const;
   void poison(double value);  // every key and value that no query sees
   void run(Device& device);
-  void check(Device& device);  // runs and compares with float64
+  void check(Device& device);           // runs and compares with float64
   void compare_with_reference() const;  // o and lse
 };
 

@@ -9,37 +9,15 @@
 #include <utility>
 
 #include "tests/support/fake_kernels.h"
+#include "tests/support/fake_state.h"
 
 using namespace kiln::cuda;
+using kiln::test::capture;
+using kiln::test::fake;
 using kiln::test::FakeCuda;
-
-struct kiln::cuda::CUctx_st {
-  int device;
-};
-struct kiln::cuda::CUmod_st {
-  std::string code;
-  int device;
-};
-struct kiln::cuda::CUfunc_st {
-  std::string name, code;
-  int device;
-  int max_dynamic_shared;
-  std::vector<size_t> param_bytes;  // of each parameter
-};
-struct kiln::cuda::CUevent_st {
-  std::chrono::steady_clock::time_point time;
-};
 
 namespace {
 
-// A graph and what is made of it: launches in order, and memory that lives as long.
-struct Graph {
-  std::vector<std::pair<CUfunction, FakeCuda::Launch>> launches;
-  std::vector<std::shared_ptr<void>> memory;
-};
-Graph capture;  // what is being captured
-
-FakeCuda fake;
 CUctx_st contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
 thread_local std::vector<CUcontext> stack;
 
@@ -65,6 +43,12 @@ int newest_minor_of(int driver) {
 }  // CUDA 12.x takes PTX 8.x at most
 
 }  // namespace
+
+Result kiln::test::execute(CUfunction function, const FakeCuda::Launch& launch) {
+  if (function->name == "saxpy") return kiln::test::saxpy(fake, launch);
+  if (function->name == "scale") return kiln::test::scale(fake, launch);
+  return fake.execute ? fake.execute(fake, launch, function->code) : Result::Success;
+}
 
 extern "C" {
 
@@ -282,12 +266,6 @@ Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int 
   return enter<FakeCuda::entry("cuOccupancyMaxActiveBlocksPerMultiprocessor")>();
 }
 
-static Result execute(CUfunction function, const FakeCuda::Launch& launch) {
-  if (function->name == "saxpy") return kiln::test::saxpy(fake, launch);
-  if (function->name == "scale") return kiln::test::scale(fake, launch);
-  return fake.execute ? fake.execute(fake, launch, function->code) : Result::Success;
-}
-
 Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic_shared,
                       CUstream stream, void** params, void** extra) {
@@ -327,53 +305,8 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   launch.dynamic_shared = dynamic_shared;
   launch.stream = stream;
   launch.device = function->device;
-  if (!stream || stream != fake.captured) return execute(function, launch);
+  if (!stream || stream != fake.captured) return kiln::test::execute(function, launch);
   capture.launches.emplace_back(function, launch);
-  return Result::Success;
-}
-
-Result cuStreamCreate(CUstream* stream, unsigned) {
-  *stream = new char;
-  return Result::Success;
-}
-
-Result cuStreamDestroy_v2(CUstream stream) {
-  delete static_cast<char*>(stream);
-  return Result::Success;
-}
-
-Result cuStreamBeginCapture_v2(CUstream stream, int) {
-  if (fake.captured || !stream) return Result::StreamCaptureUnsupported;
-  fake.captured = stream;
-  return Result::Success;
-}
-
-Result cuStreamEndCapture(CUstream stream, void** graph) {
-  if (stream != fake.captured) return Result::StreamCaptureUnsupported;
-  fake.captured = nullptr;
-  *graph = new Graph(std::exchange(capture, {}));
-  return Result::Success;
-}
-
-Result cuGraphInstantiateWithFlags(void** made, void* graph, unsigned long long) {
-  *made = new Graph(*static_cast<Graph*>(graph));
-  return Result::Success;
-}
-
-Result cuGraphLaunch(void* made, CUstream) {
-  std::lock_guard lock(fake.launching);
-  for (const auto& [function, launch] : static_cast<Graph*>(made)->launches)
-    if (Result result = execute(function, launch); result != Result::Success) return result;
-  return Result::Success;
-}
-
-Result cuGraphDestroy(void* graph) {
-  delete static_cast<Graph*>(graph);
-  return Result::Success;
-}
-
-Result cuGraphExecDestroy(void* made) {
-  delete static_cast<Graph*>(made);
   return Result::Success;
 }
 

@@ -10,6 +10,7 @@
 
 #include "ir/error.h"
 #include "runtime/emulator_device.h"
+#include "runtime/explain.h"
 
 namespace kiln::cli {
 namespace {
