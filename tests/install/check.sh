@@ -61,6 +61,11 @@ grep '^-- kiln' "$work/package.log"
 cmake --build "$work/package"
 "$work/package/attention"
 "$work/package/loading" "$work/package/libown_kernel.so"
+# Beside any other LLVM, its symbols before ours.
+for other in $(ldconfig -p | awk '/libLLVM/ { print $NF }'); do
+  echo "with $other:"
+  LD_PRELOAD=$other "$work/package/attention"
+done
 
 step "pkg-config"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
