@@ -1,0 +1,212 @@
+// The callable: checks what the caller gave, decides how to split, then launches.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/error.h"
+#include "kernels/sparse_decode/sparse_decode.h"
+#include "runtime/cuda_device.h"
+
+namespace kiln {
+namespace {
+
+// Blocks that a split gets where its number may depend on nothing else: 512 keys.
+int64_t invariant_quota(const DecodeConfig& config) {
+  return std::max<int64_t>(1, 512 / config.block);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// With an axis of extent 1 at `axis`, if it lacks one to have the rank.
+Memory with_axis(Memory memory, size_t axis, size_t rank) {
+  if (memory.shape.size() + 1 != rank) return memory;
+  memory.shape.insert(memory.shape.begin() + static_cast<int64_t>(axis), 1);
+  memory.strides.insert(memory.strides.begin() + static_cast<int64_t>(axis), 0);
+  return memory;
+}
+
+// As the kernel takes them.
+DecodeArgs in_full(const DecodeConfig& config, DecodeArgs args) {
+  if (config.tokens == 1) {
+    args.q = with_axis(args.q, 1, 4);
+    args.o = with_axis(args.o, 1, 4);
+    if (args.lse) args.lse = with_axis(*args.lse, 1, 3);
+  }
+  if (args.chosen && !(config.per_token && config.tokens > 1))
+    args.chosen = with_axis(*args.chosen, 1, 4);
+  return args;
+}
+
+void require_dtype(const char* what, const Memory& tensor, DType dtype) {
+  if (tensor.dtype != dtype)
+    throw UserError(
+        fmt::format("{}: expected dtype {}, got {}", what, name(dtype), name(tensor.dtype)));
+}
+
+void require_shape(const char* what, const Memory& tensor, const Shape& shape) {
+  if (tensor.shape != shape)
+    throw UserError(
+        fmt::format("{}: expected shape {}, got {}", what, str(shape), str(tensor.shape)));
+}
+
+void require_rank(const char* what, const Memory& tensor, size_t rank, const char* axes) {
+  if (tensor.shape.size() != rank)
+    throw UserError(fmt::format("{}: expected shape [{}], got {}", what, axes, str(tensor.shape)));
+}
+
+const Memory& required(const char* what, const std::optional<Memory>& tensor) {
+  if (!tensor) throw UserError(fmt::format("{}: missing", what));
+  return *tensor;
+}
+
+// Given if and only if it is `wanted`.
+bool present(const char* what, const std::optional<Memory>& tensor, bool wanted) {
+  if (tensor && !wanted)
+    throw UserError(fmt::format("{}: given, but the kernel was compiled without it", what));
+  if (wanted) required(what, tensor);
+  return wanted;
+}
+
+void check_queries(const DecodeConfig& config, const DecodeArgs& args) {
+  require_rank("q", args.q, 4,
+               config.tokens == 1 ? "batch, heads, dim" : "batch, tokens, heads, dim");
+  const int64_t batch = args.q.shape[0], heads = args.q.shape[2];
+  require_rank("k", args.k, 4,
+               config.page ? "pages, page, heads_kv, dim" : "batch, room, heads_kv, dim");
+  const int64_t heads_kv = args.k.shape[2];
+  if (heads != heads_kv * config.group)
+    throw UserError(fmt::format("q: expected {} heads, {} for each of k's {}, got {}",
+                                heads_kv * config.group, config.group, heads_kv, heads));
+  require_shape("q", args.q, {batch, config.tokens, heads, config.dim});
+  require_shape("o", args.o, {batch, config.tokens, heads, config.dim_v});
+  if (present("lse", args.lse, config.lse)) {
+    require_dtype("lse", *args.lse, F32);
+    require_shape("lse", *args.lse, {batch, config.tokens, heads});
+  }
+}
+
+void check_cache(const DecodeConfig& config, const DecodeArgs& args) {
+  const int64_t batch = args.q.shape[0], heads_kv = args.k.shape[2];
+  const int64_t outer = config.page ? args.k.shape[0] : batch;
+  const int64_t inner = config.page ? config.page : args.k.shape[1];
+  require_shape("k", args.k, {outer, inner, heads_kv, config.dim});
+  require_shape("v", args.v, {outer, inner, heads_kv, config.dim_v});
+  require_dtype("lengths", args.lengths, I32);
+  require_shape("lengths", args.lengths, {batch});
+  if (present("table", args.table, config.page > 0)) {
+    require_dtype("table", *args.table, I32);
+    require_rank("table", *args.table, 2, "batch, slots");
+    require_shape("table", *args.table, {batch, args.table->shape[1]});
+  }
+  if (present("starts", args.starts, config.left_pad)) {
+    require_dtype("starts", *args.starts, I32);
+    require_shape("starts", *args.starts, {batch});
+  }
+}
+
+void check_selection(const DecodeConfig& config, const DecodeArgs& args) {
+  if (!present("chosen", args.chosen, config.form != DecodeForm::Dense)) return;
+  const DType dtypes[] = {I32, Bool, I8};
+  require_dtype("chosen", *args.chosen, dtypes[static_cast<int>(config.form)]);
+  const bool per_token = config.per_token && config.tokens > 1;
+  require_rank("chosen", *args.chosen, 4,
+               per_token ? "batch, tokens, heads_kv, entries" : "batch, heads_kv, entries");
+  const int64_t entries = args.chosen->shape[3];
+  require_shape("chosen", *args.chosen,
+                {args.q.shape[0], per_token ? config.tokens : 1, args.k.shape[2], entries});
+  const int64_t blocks = ceil_div(capacity(config, args), config.block);
+  if (config.form != DecodeForm::Indices && entries < blocks)
+    throw UserError(
+        fmt::format("chosen: expected at least {} entries for the blocks of {} keys, got {}",
+                    blocks, capacity(config, args), entries));
+}
+
+}  // namespace
+
+int64_t capacity(const DecodeConfig& config, const DecodeArgs& args) {
+  return config.page ? args.table->shape[1] * config.page : args.k.shape[1];
+}
+
+float scale_of(const DecodeConfig& config, const DecodeArgs& args) {
+  return args.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(config.dim))));
+}
+
+void check(const DecodeConfig& config, const DecodeArgs& given) {
+  const DecodeArgs args = in_full(config, given);
+  for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("k", &args.k),
+                              std::pair("v", &args.v), std::pair("o", &args.o)})
+    require_dtype(what, *tensor, config.dtype);
+  check_queries(config, args);
+  check_cache(config, args);
+  check_selection(config, args);
+  const float scale = scale_of(config, args);
+  if (!(scale > 0) || !std::isfinite(scale))
+    throw UserError(fmt::format("scale: expected a finite number above 0, got {}", scale));
+  if (args.splits && (*args.splits < 1 || *args.splits > kMostSplits))
+    throw UserError(fmt::format("splits: expected 1 to {}, got {}", kMostSplits, *args.splits));
+  if (args.splits && args.batch_invariant)
+    throw UserError("splits: expected none with batch_invariant, which chooses them");
+  if (split_plan(config, args, 1).quota > kMostListedBlocks && config.form != DecodeForm::Dense)
+    throw UserError(fmt::format("splits: expected enough for {} blocks each", kMostListedBlocks));
+}
+
+SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_t multiprocessors) {
+  const DecodeArgs args = in_full(config, given);
+  int64_t blocks = ceil_div(capacity(config, args), config.block);
+  if (args.chosen) blocks = std::min(blocks, args.chosen->shape[3]);
+  blocks = std::max<int64_t>(blocks, 1);
+  if (!config.split) return {1, blocks};
+  if (args.batch_invariant) {
+    const int64_t quota = invariant_quota(config);
+    return {std::min(ceil_div(blocks, quota), kMostSplits), quota};
+  }
+  const int64_t units = args.k.shape[2] * config.units();
+  const int64_t bytes = blocks * config.block * (config.dim + config.dim_v) *
+                        static_cast<int64_t>(size_of(config.dtype));
+  const int64_t wanted = args.splits.value_or(split_rule({.tiles = args.q.shape[0] * units,
+                                                          .multiprocessors = multiprocessors,
+                                                          .blocks = blocks,
+                                                          .query_tiles = config.units(),
+                                                          .bytes = bytes}));
+  const int64_t listed = config.form == DecodeForm::Dense ? 1 : ceil_div(blocks, kMostListedBlocks);
+  const int64_t quota =
+      ceil_div(blocks, std::clamp<int64_t>(std::max(wanted, listed), 1, kMostSplits));
+  return {ceil_div(blocks, quota), quota};
+}
+
+// Of a GPU; what is not one takes blocks one after another.
+static int64_t multiprocessors(Device& device) {
+  const auto* gpu = dynamic_cast<const CudaDevice*>(&device);
+  return gpu ? gpu->context().properties().multiprocessors : 1;
+}
+
+SparseDecode sparse_decode(Device& device, const DecodeConfig& config) {
+  const DecodeConfig complete = validated(config);
+  return {complete, compile(device, sparse_decode_kernel(complete)), multiprocessors(device)};
+}
+
+void SparseDecode::operator()(const DecodeArgs& args) const {
+  compiled_.executable()->run(bind(args));
+}
+
+Bindings SparseDecode::bind(const DecodeArgs& given) const {
+  check(config_, given);
+  const DecodeArgs args = in_full(config_, given);
+  Arguments arguments;
+  arguments.tensor("q", args.q).tensor("k", args.k).tensor("v", args.v).tensor("o", args.o);
+  arguments.tensor("lengths", args.lengths);
+  for (auto [name, tensor] : {std::pair("chosen", &args.chosen), std::pair("table", &args.table),
+                              std::pair("starts", &args.starts), std::pair("lse", &args.lse)})
+    if (*tensor) arguments.tensor(name, **tensor);
+  arguments.param("scale", scale_of(config_, args));
+  if (config_.split) {
+    const SplitPlan plan = split_plan(config_, args, multiprocessors_);
+    arguments.dim("splits", plan.splits).param("quota", plan.quota);
+  }
+  return kiln::bind(compiled_.signature(), arguments);
+}
+
+}  // namespace kiln
