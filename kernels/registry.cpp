@@ -10,6 +10,7 @@
 #include "kernels/block_sparse_attention/entry.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/row_softmax/row_softmax.h"
+#include "kernels/sparse_decode/entry.h"
 #include "kernels/tile_copy/tile_copy.h"
 
 namespace kiln {
@@ -80,7 +81,8 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
 
 const std::vector<KernelEntry>& kernel_registry() {
   static const std::vector<KernelEntry> registry = {block_sparse_attention_entry(), matmul_entry(),
-                                                    row_softmax_entry(), tile_copy_entry()};
+                                                    row_softmax_entry(), sparse_decode_entry(),
+                                                    tile_copy_entry()};
   return registry;
 }
 

@@ -110,7 +110,9 @@ class Reading {
   void each_tile(const Step& step) const {
     const DecodeConfig& c = t_.c;
     const int64_t tiles = c.block / c.tile();
-    for (auto round : pipelined(*count_ * tiles, {.stages = static_cast<int>(c.stages)}))
+    // Scores a tile ahead would take more registers than waiting for memory leaves use for.
+    for (auto round : pipelined(
+             *count_ * tiles, {.stages = static_cast<int>(c.stages), .schedule = Schedule::Serial}))
       step(block(round / tiles) * c.block + round % tiles * c.tile());
   }
 

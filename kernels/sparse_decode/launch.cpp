@@ -149,8 +149,10 @@ void check(const DecodeConfig& config, const DecodeArgs& given) {
     throw UserError(fmt::format("splits: expected 1 to {}, got {}", kMostSplits, *args.splits));
   if (args.splits && args.batch_invariant)
     throw UserError("splits: expected none with batch_invariant, which chooses them");
-  if (split_plan(config, args, 1).quota > kMostListedBlocks && config.form != DecodeForm::Dense)
-    throw UserError(fmt::format("splits: expected enough for {} blocks each", kMostListedBlocks));
+  const int64_t quota = split_plan(config, args, 1).quota;
+  if (config.form != DecodeForm::Dense && quota > kMostListedBlocks)
+    throw UserError(fmt::format("splits: expected at most {} blocks of keys each, got {}",
+                                kMostListedBlocks, quota));
 }
 
 SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_t multiprocessors) {
@@ -166,14 +168,13 @@ SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_
   const int64_t units = args.k.shape[2] * config.units();
   const int64_t bytes = blocks * config.block * (config.dim + config.dim_v) *
                         static_cast<int64_t>(size_of(config.dtype));
-  const int64_t wanted = args.splits.value_or(split_rule({.tiles = args.q.shape[0] * units,
-                                                          .multiprocessors = multiprocessors,
-                                                          .blocks = blocks,
-                                                          .query_tiles = config.units(),
-                                                          .bytes = bytes}));
-  const int64_t listed = config.form == DecodeForm::Dense ? 1 : ceil_div(blocks, kMostListedBlocks);
-  const int64_t quota =
-      ceil_div(blocks, std::clamp<int64_t>(std::max(wanted, listed), 1, kMostSplits));
+  const int64_t by_rule = split_rule({.tiles = args.q.shape[0] * units,
+                                      .multiprocessors = multiprocessors,
+                                      .blocks = blocks,
+                                      .query_tiles = config.units(),
+                                      .bytes = bytes});
+  const int64_t at_least = std::min(ceil_div(blocks, kMostListedBlocks), kMostSplits);
+  const int64_t quota = ceil_div(blocks, args.splits.value_or(std::max(by_rule, at_least)));
   return {ceil_div(blocks, quota), quota};
 }
 
