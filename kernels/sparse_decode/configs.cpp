@@ -30,7 +30,7 @@ void require_range(const char* field, int64_t value, int64_t low, int64_t high) 
 // As many keys as lie in one block and one page, but no more than leave room for a few tiles.
 int64_t DecodeConfig::tile() const {
   const int64_t whole = page ? std::gcd(block, page) : block;
-  const int64_t bytes = (dim + dim_v) * static_cast<int64_t>(size_of(dtype));
+  const int64_t bytes = (dim + dim_v) * static_cast<int64_t>(size_of(cache()));
   int64_t tile = whole;
   for (int64_t parts = 1; tile % 16 || whole % tile || (tile > 16 && tile * bytes > kTileBytes);)
     tile = whole / ++parts;

@@ -7,6 +7,7 @@ namespace kiln {
 DecodeConfig decode_config(const Options& options) {
   DecodeConfig config;
   config.dtype = options.dtype("dtype", {F16, BF16});
+  config.fp8_cache = options.boolean("fp8_cache");
   config.dim = options.integer("dim");
   config.dim_v = options.integer("dim_v");
   if (config.dim_v == 0) config.dim_v = config.dim;
@@ -20,6 +21,7 @@ DecodeConfig decode_config(const Options& options) {
   config.left_pad = options.boolean("left_pad");
   config.lse = options.boolean("lse");
   config.split = options.boolean("split");
+  config.checked = options.boolean("checked");
   config.fast_math = options.boolean("fast_math");
   config.stages = options.integer("stages");
   config.threads = options.integer("threads");
@@ -33,8 +35,9 @@ DecodeArgs args_of(const DecodeConfig& config, const Bindings& bindings) {
     auto it = bindings.tensors.find(name);
     return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
   };
-  DecodeArgs args{*find("q"),     *find("k"),    *find("v"),     *find("o"), *find("lengths"),
-                  find("chosen"), find("table"), find("starts"), find("lse")};
+  DecodeArgs args{*find("q"),       *find("k"),      *find("v"),    *find("o"),
+                  *find("lengths"), find("chosen"),  find("table"), find("starts"),
+                  find("k_scale"),  find("v_scale"), find("lse")};
   args.scale = static_cast<float>(bindings.params.at("scale").f);
   if (config.split) args.splits = bindings.dims.at("splits");
   return args;
@@ -43,6 +46,8 @@ DecodeArgs args_of(const DecodeConfig& config, const Bindings& bindings) {
 std::vector<OptionInfo> options() {
   return {
       {"dtype", "f16", "f16 or bf16", "element type of q, k, v and o"},
+      {"fp8_cache", "false", "true or false",
+       "k and v are e4m3, to be multiplied by k_scale, v_scale"},
       {"dim", "128", "16 to 256, a multiple of 16", "head dimension of q and k"},
       {"dim_v", "0", "16 to 256, a multiple of 16; 0: as dim", "head dimension of v and o"},
       {"group", "4", "1 to 1024", "query heads that share a kv head"},
@@ -54,6 +59,7 @@ std::vector<OptionInfo> options() {
       {"left_pad", "false", "true or false", "keys before starts[b] are padding"},
       {"lse", "false", "true or false", "also write lse, the log of the sum of exponentials"},
       {"split", "true", "true or false", "merge splits by a second launch"},
+      {"checked", "false", "true or false", "look at lengths and page tables as the kernel runs"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"},
       {"stages", "0", "0 to 8; 0: chosen", "tiles of keys prefetched"},
       {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},

@@ -30,7 +30,7 @@ struct Interface {
   Tensor k = cache("k", c.dim), v = cache("v", c.dim_v);
   Tensor o = output("o", c.dtype, {batch, c.tokens, heads_kv* c.group, c.dim_v});
   Tensor lengths = input("lengths", I32, {batch});
-  std::optional<Tensor> table, starts, chosen, lse, parts, part_lse;
+  std::optional<Tensor> table, starts, chosen, k_scale, v_scale, lse, parts, part_lse;
   Expr scale = param("scale", F32);
   std::optional<Expr> quota;  // blocks of a split
 
@@ -41,6 +41,10 @@ struct Interface {
     if (listed)
       chosen.emplace(input("chosen", c.form == DecodeForm::Indices ? I32 : of_mask,
                            {batch, c.tokens / c.tokens_tile(), heads_kv, *entries}));
+    if (c.fp8_cache) {
+      k_scale.emplace(input("k_scale", F32, {heads_kv, 1}));
+      v_scale.emplace(input("v_scale", F32, {heads_kv, 1}));
+    }
     if (c.lse) lse.emplace(output("lse", F32, {batch, c.tokens, heads_kv * c.group}));
     if (!c.split) return;
     quota.emplace(param("quota", I32));
@@ -53,8 +57,8 @@ struct Interface {
 
  private:
   Tensor cache(const char* name, int64_t width) const {
-    if (c.page) return input(name, c.dtype, {room, c.page, heads_kv, width});
-    return input(name, c.dtype, {batch, room, heads_kv, width});
+    if (c.page) return input(name, c.cache(), {room, c.page, heads_kv, width});
+    return input(name, c.cache(), {batch, room, heads_kv, width});
   }
 };
 
@@ -152,6 +156,41 @@ class Reading {
   std::optional<Expr> count_;
 };
 
+// A tile of the cache, and in q's dtype where that is another.
+struct CacheTile {
+  Tile stored;
+  std::optional<Tile> wide;
+
+  CacheTile(const DecodeConfig& c, int64_t width)
+      : stored(alloc_shared({c.tile(), width}, c.cache())) {
+    if (c.fp8_cache) wide.emplace(alloc_shared({c.tile(), width}, c.dtype));
+  }
+  const Tile& operand() const {
+    if (wide) copy(stored, *wide);
+    return wide ? *wide : stored;
+  }
+};
+
+// Ends the run in an error where lengths or the page table are not what they must be.
+void check_sequence(const Interface& t, const Expr& b) {
+  const DecodeConfig& c = t.c;
+  const Expr length = t.lengths(b);
+  device_assert(length >= 0 && length <= t.capacity(), "lengths: expected 0 to the cache's keys");
+  if (c.left_pad)
+    device_assert((*t.starts)(b) >= 0 && (*t.starts)(b) <= length,
+                  "starts: expected 0 to the sequence's length");
+  if (!c.page) return;
+  constexpr int64_t kSlots = 256;
+  const Expr used = min(ceildiv(max(length, 0), c.page), *t.slots);
+  for (auto chunk : serial(ceildiv(used, kSlots)))
+    for (auto i : parallel(kSlots)) {
+      auto slot = chunk * kSlots + i;
+      auto page = (*t.table)(b, select(slot < used, slot, -1));
+      device_assert(slot >= used || (page >= 0 && page < t.room),
+                    "table: expected a page of the cache for each that the sequence has");
+    }
+}
+
 // s = -inf where a row does not see a key; values that no row sees become 0, for 0 · NaN is NaN.
 void mask_edges(const Visible& visible, const Expr& first, const Tile& s, const Tile& values) {
   const DecodeConfig& c = visible.unit.c;
@@ -182,10 +221,10 @@ void read_splits(const Interface& t) {
   const Unit unit(c, b, grid[1]);
   const Visible visible(t, unit);
   const int64_t heads = c.heads_tile();
+  if (c.checked) when(split == 0 && grid[1] == 0, [&] { check_sequence(t, b); });
 
   Tile queries = alloc_shared({rows, c.dim}, c.dtype);
-  Tile keys = alloc_shared({c.tile(), c.dim}, c.dtype);
-  Tile values = alloc_shared({c.tile(), c.dim_v}, c.dtype);
+  const CacheTile keys(c, c.dim), values(c, c.dim_v);
   Tile s = alloc_fragment({rows, c.tile()}, F32), p = alloc_fragment({rows, c.tile()}, c.dtype);
   Tile acc = alloc_fragment({rows, c.dim_v}, F32), lse = alloc_fragment({rows}, F32);
 
@@ -194,17 +233,23 @@ void read_splits(const Interface& t) {
     copy(t.q(b, token, span(head, heads), all), queries(span(row, heads), all));
   });
   clear(acc);
-  OnlineSoftmax softmax = online_softmax(rows, t.scale);
+  const Expr scale = c.fp8_cache ? t.scale * (*t.k_scale)(unit.kv_head, 0) : t.scale;
+  OnlineSoftmax softmax = online_softmax(rows, scale);
   const Reading reading(t, unit, visible, split);
   reading.each_tile([&](const Expr& first) {
-    reading.load(t.k, first, keys);
-    reading.load(t.v, first, values);
-    gemm(queries, keys, s, {.transpose_b = true, .clear = true});
-    mask_edges(visible, first, s, values);
+    reading.load(t.k, first, keys.stored);
+    reading.load(t.v, first, values.stored);
+    gemm(queries, keys.operand(), s, {.transpose_b = true, .clear = true});
+    const Tile& v = values.operand();
+    mask_edges(visible, first, s, v);
     softmax.step(s, p, acc);
-    gemm(p, values, acc);
+    gemm(p, v, acc);
   });
   softmax.finish(acc, lse);
+  if (c.fp8_cache) {
+    const Expr v_scale = (*t.v_scale)(unit.kv_head, 0);
+    for (auto [i, d] : parallel(rows, c.dim_v)) acc(i, d) *= v_scale;
+  }
   if (c.split) {
     copy(acc(span(0, c.rows()), all), (*t.parts)(b, grid[1], split, all, all));
     copy(lse(span(0, c.rows())), (*t.part_lse)(b, grid[1], all, split));

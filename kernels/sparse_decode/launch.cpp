@@ -28,6 +28,14 @@ Memory with_axis(Memory memory, size_t axis, size_t rank) {
   return memory;
 }
 
+// One for all kv heads, or one for each, as [heads_kv, 1].
+Memory per_head(Memory scales, int64_t heads_kv) {
+  if (scales.shape.size() != 1) return scales;
+  scales.strides = {scales.shape[0] == 1 ? 0 : scales.strides[0], 1};
+  scales.shape = {scales.shape[0] == 1 ? heads_kv : scales.shape[0], 1};
+  return scales;
+}
+
 // As the kernel takes them.
 DecodeArgs in_full(const DecodeConfig& config, DecodeArgs args) {
   if (config.tokens == 1) {
@@ -35,6 +43,9 @@ DecodeArgs in_full(const DecodeConfig& config, DecodeArgs args) {
     args.o = with_axis(args.o, 1, 4);
     if (args.lse) args.lse = with_axis(*args.lse, 1, 3);
   }
+  if (config.fp8_cache && args.k.shape.size() == 4)
+    for (auto* scales : {&args.k_scale, &args.v_scale})
+      if (*scales) *scales = per_head(**scales, args.k.shape[2]);
   if (args.chosen && !(config.per_token && config.tokens > 1))
     args.chosen = with_axis(*args.chosen, 1, 4);
   return args;
@@ -101,6 +112,14 @@ void check_cache(const DecodeConfig& config, const DecodeArgs& args) {
     require_rank("table", *args.table, 2, "batch, slots");
     require_shape("table", *args.table, {batch, args.table->shape[1]});
   }
+  for (auto [what, scales] :
+       {std::pair("k_scale", &args.k_scale), std::pair("v_scale", &args.v_scale)})
+    if (present(what, *scales, config.fp8_cache)) {
+      require_dtype(what, **scales, F32);
+      if ((*scales)->shape != Shape{heads_kv, 1})
+        throw UserError(fmt::format("{}: expected shape [1] or [{}], got {}", what, heads_kv,
+                                    str((*scales)->shape)));
+    }
   if (present("starts", args.starts, config.left_pad)) {
     require_dtype("starts", *args.starts, I32);
     require_shape("starts", *args.starts, {batch});
@@ -136,9 +155,10 @@ float scale_of(const DecodeConfig& config, const DecodeArgs& args) {
 
 void check(const DecodeConfig& config, const DecodeArgs& given) {
   const DecodeArgs args = in_full(config, given);
-  for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("k", &args.k),
-                              std::pair("v", &args.v), std::pair("o", &args.o)})
+  for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("o", &args.o)})
     require_dtype(what, *tensor, config.dtype);
+  for (auto [what, tensor] : {std::pair("k", &args.k), std::pair("v", &args.v)})
+    require_dtype(what, *tensor, config.cache());
   check_queries(config, args);
   check_cache(config, args);
   check_selection(config, args);
@@ -167,7 +187,7 @@ SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_
   }
   const int64_t units = args.k.shape[2] * config.units();
   const int64_t bytes = blocks * config.block * (config.dim + config.dim_v) *
-                        static_cast<int64_t>(size_of(config.dtype));
+                        static_cast<int64_t>(size_of(config.cache()));
   const int64_t by_rule = split_rule({.tiles = args.q.shape[0] * units,
                                       .multiprocessors = multiprocessors,
                                       .blocks = blocks,
@@ -199,8 +219,10 @@ Bindings SparseDecode::bind(const DecodeArgs& given) const {
   Arguments arguments;
   arguments.tensor("q", args.q).tensor("k", args.k).tensor("v", args.v).tensor("o", args.o);
   arguments.tensor("lengths", args.lengths);
-  for (auto [name, tensor] : {std::pair("chosen", &args.chosen), std::pair("table", &args.table),
-                              std::pair("starts", &args.starts), std::pair("lse", &args.lse)})
+  for (auto [name, tensor] :
+       {std::pair("chosen", &args.chosen), std::pair("table", &args.table),
+        std::pair("starts", &args.starts), std::pair("lse", &args.lse),
+        std::pair("k_scale", &args.k_scale), std::pair("v_scale", &args.v_scale)})
     if (*tensor) arguments.tensor(name, **tensor);
   arguments.param("scale", scale_of(config_, args));
   if (config_.split) {

@@ -22,6 +22,11 @@ struct Problem {
     const auto page = static_cast<int64_t>(load_double(*args.table, {b, key / c.page}));
     return load_double(cache, {page, key % c.page, head, d});
   }
+  double scale(const std::optional<Memory>& scales, int64_t head) const {
+    if (!scales) return 1;
+    const int64_t i = scales->shape[0] == 1 ? 0 : head;
+    return scales->shape.size() == 1 ? load_double(*scales, {i}) : load_double(*scales, {i, 0});
+  }
   int64_t length(int64_t b) const {
     return std::clamp<int64_t>(static_cast<int64_t>(load_double(args.lengths, {b})), 0,
                                capacity(c, args));
@@ -68,7 +73,8 @@ void attend(const Problem& problem, int64_t b, int64_t token, int64_t head,
     for (int64_t d = 0; d < c.dim; ++d)
       dot +=
           problem.element(args.q, b, token, head, d) * problem.cached(args.k, b, key, kv_head, d);
-    scores.push_back(dot * static_cast<double>(scale_of(c, args)));
+    scores.push_back(dot * problem.scale(args.k_scale, kv_head) *
+                     static_cast<double>(scale_of(c, args)));
     top = std::max(top, scores.back());
   }
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -77,7 +83,8 @@ void attend(const Problem& problem, int64_t b, int64_t token, int64_t head,
     for (int64_t d = 0; d < c.dim_v; ++d)
       sum[static_cast<size_t>(d)] += weight * problem.cached(args.v, b, keys[i], kv_head, d);
   }
-  for (double one : sum) result.o.push_back(keys.empty() ? 0 : one / total);
+  const double v_scale = problem.scale(args.v_scale, kv_head);
+  for (double one : sum) result.o.push_back(keys.empty() ? 0 : v_scale * one / total);
   result.lse.push_back(keys.empty() ? -INFINITY : top + std::log(total));
 }
 
@@ -106,7 +113,8 @@ DecodeWork decode_work(const DecodeConfig& config, const DecodeArgs& args) {
       }
   const auto width = static_cast<double>(config.dim + config.dim_v);
   work.flops = 2 * width * static_cast<double>(pairs);
-  work.bytes = width * static_cast<double>(size_of(config.dtype)) * static_cast<double>(work.keys);
+  work.bytes =
+      width * static_cast<double>(size_of(config.cache())) * static_cast<double>(work.keys);
   return work;
 }
 

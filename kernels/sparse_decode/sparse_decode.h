@@ -22,6 +22,7 @@ enum class DecodeForm : uint8_t { Indices, MaskBool, MaskI8, Dense };
 // known at launch.
 struct DecodeConfig {
   DType dtype = F16;               // of q, k, v, o: f16 or bf16
+  bool fp8_cache = false;          // k and v are e4m3, with a scale a tensor or kv head
   int64_t dim = 128, dim_v = 128;  // 16 to 256, multiples of 16
   int64_t group = 4;               // query heads that share a kv head
   int64_t tokens = 1;              // new tokens a sequence, 1 to 8: its last, causal
@@ -37,6 +38,7 @@ struct DecodeConfig {
   int64_t stages = 0;   // tiles of keys prefetched, 1 to 8; 0: chosen
   int64_t threads = 0;  // of a block of the first launch; 0: chosen
 
+  DType cache() const { return fp8_cache ? E4M3 : dtype; }
   int64_t tile() const;        // keys computed together: they lie in one block and page
   int64_t heads_tile() const;  // query heads computed together, a divisor of the group
   int64_t tokens_tile() const { return per_token ? 1 : tokens; }
@@ -53,16 +55,17 @@ std::span<const DecodeConfig> shipped_decode_configs();
 // The DSL program. Its interface: q and o [batch, tokens, heads_kv·group, …], k and v [batch, room,
 // heads_kv, …] or [pages, page, heads_kv, …], lengths i32 [batch], table i32 [batch, slots] if
 // paged, starts i32 [batch] if left padded, chosen [batch, tokens or 1, heads_kv, entries] unless
-// dense, lse f32 [batch, tokens, heads] if asked for; param scale f32; if split, dim splits and
-// param quota i32 (blocks of a split).
+// dense, k_scale and v_scale f32 [heads_kv, 1] of an fp8 cache, lse f32 [batch, tokens, heads] if
+// asked for; param scale f32; if split, dim splits and param quota i32 (blocks of a split).
 Kernel sparse_decode_kernel(const DecodeConfig& config);
 
 // Tensors in the device's memory, any strides with a contiguous last axis. Without tokens, q, o and
 // lse may lack that axis. `chosen` is block_indices i32 or block_mask [batch, heads_kv, entries]
-// or, if selected per token, [batch, tokens, heads_kv, entries].
+// or, if selected per token, [batch, tokens, heads_kv, entries]. k_scale and v_scale, f32 [1] or
+// [heads_kv], are what an fp8 cache is to be multiplied by: finite, k's above 0.
 struct DecodeArgs {
   Memory q, k, v, o, lengths;
-  std::optional<Memory> chosen, table, starts, lse;
+  std::optional<Memory> chosen, table, starts, k_scale, v_scale, lse;
   std::optional<float> scale;     // 1 / sqrt(dim) if not given
   std::optional<int64_t> splits;  // at most so many a sequence; chosen if not given
   bool batch_invariant = false;   // splits follow from each sequence alone

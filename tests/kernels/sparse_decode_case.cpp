@@ -58,17 +58,17 @@ SparseDecodeCase::SparseDecodeCase(const DecodeConfig& wanted, const DecodeProbl
   const int64_t keys = c.page ? c.page : sizes.room;
   if (c.dim != c.dim_v && sizes.layout == CacheLayout::Interleaved) sizes.layout = CacheLayout::Nhd;
   if (sizes.layout == CacheLayout::Interleaved) {
-    k_store = Array(c.dtype, {outer, 2, keys, s.heads_kv, c.dim});
+    k_store = Array(c.cache(), {outer, 2, keys, s.heads_kv, c.dim});
     args.k = interleaved(k_store, 0);
     args.v = interleaved(k_store, 1);
   } else if (sizes.layout == CacheLayout::Hnd) {
-    k_store = Array(c.dtype, {outer, s.heads_kv, keys, c.dim});
-    v_store = Array(c.dtype, {outer, s.heads_kv, keys, c.dim_v});
+    k_store = Array(c.cache(), {outer, s.heads_kv, keys, c.dim});
+    v_store = Array(c.cache(), {outer, s.heads_kv, keys, c.dim_v});
     args.k = heads_inside(k_store);
     args.v = heads_inside(v_store);
   } else {
-    k_store = Array(c.dtype, {outer, keys, s.heads_kv, c.dim});
-    v_store = Array(c.dtype, {outer, keys, s.heads_kv, c.dim_v});
+    k_store = Array(c.cache(), {outer, keys, s.heads_kv, c.dim});
+    v_store = Array(c.cache(), {outer, keys, s.heads_kv, c.dim_v});
     args.k = k_store.view();
     args.v = v_store.view();
   }
@@ -78,6 +78,10 @@ SparseDecodeCase::SparseDecodeCase(const DecodeConfig& wanted, const DecodeProbl
   if (c.lse) args.lse = lse.view();
   if (c.page) args.table = table.view();
   if (c.left_pad) args.starts = starts.view();
+  k_scale = Array(F32, {s.heads_kv}), v_scale = Array(F32, {1});
+  fill(k_scale, 1);
+  fill(v_scale, 1);
+  if (c.fp8_cache) args.k_scale = k_scale.view(), args.v_scale = v_scale.view();
   if (c.form != DecodeForm::Dense) args.chosen = chosen.view();
 }
 
@@ -98,6 +102,8 @@ void SparseDecodeCase::randomize(std::mt19937_64& random) {
     chosen.set(i, config.form == DecodeForm::Indices ? number(-2, blocks + 1) : number(0, 1));
   if (config.form == DecodeForm::Indices && chosen.size() > 0)
     chosen.set(uniform(0, chosen.size() - 1), 2147483647);
+  for (Array* scales : {&k_scale, &v_scale})
+    for (int64_t i = 0; i < scales->size(); ++i) scales->set(i, number(1, 8) / 4);
   std::vector<int32_t> pages(static_cast<size_t>(table.size() + kSpare));
   std::iota(pages.begin(), pages.end(), 0);
   std::shuffle(pages.begin(), pages.end(), random);
@@ -177,12 +183,12 @@ std::string SparseDecodeCase::describe() const {
   const char* layouts[] = {"NHD", "HND", "interleaved"};
   const DecodeConfig& c = config;
   return fmt::format(
-      "{} {}{}{}{} B{} T{}{} H{}/{} room {} D{}/{} block {} page {} {} entries {} splits {}{}",
-      forms[static_cast<int>(c.form)], name(c.dtype), c.lse ? " lse" : "", c.split ? " split" : "",
-      c.left_pad ? " left_pad" : "", sizes.batch, c.tokens, c.per_token ? " each" : "",
-      sizes.heads_kv * c.group, sizes.heads_kv, sizes.room, c.dim, c.dim_v, c.block, c.page,
-      layouts[static_cast<int>(sizes.layout)], sizes.entries, args.splits.value_or(0),
-      args.batch_invariant ? " invariant" : "");
+      "{} {}{}{}{}{} B{} T{}{} H{}/{} room {} D{}/{} block {} page {} {} entries {} splits {}{}",
+      forms[static_cast<int>(c.form)], name(c.dtype), c.fp8_cache ? " fp8" : "",
+      c.lse ? " lse" : "", c.split ? " split" : "", c.left_pad ? " left_pad" : "", sizes.batch,
+      c.tokens, c.per_token ? " each" : "", sizes.heads_kv * c.group, sizes.heads_kv, sizes.room,
+      c.dim, c.dim_v, c.block, c.page, layouts[static_cast<int>(sizes.layout)], sizes.entries,
+      args.splits.value_or(0), args.batch_invariant ? " invariant" : "");
 }
 
 }  // namespace kiln::test

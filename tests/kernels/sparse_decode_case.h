@@ -23,7 +23,7 @@ struct DecodeProblem {
 struct SparseDecodeCase {
   DecodeConfig config;
   DecodeProblem sizes;
-  Array q, o, lse, lengths, starts, chosen, table, k_store, v_store;
+  Array q, o, lse, lengths, starts, chosen, table, k_scale, v_scale, k_store, v_store;
   DecodeArgs args;
 
   SparseDecodeCase(const DecodeConfig& config, const DecodeProblem& sizes);  // of zeros

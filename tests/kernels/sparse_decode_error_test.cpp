@@ -61,6 +61,13 @@ TEST_CASE("decode: missing and surplus arguments", "[decode][errors]") {
          [](auto& one) { one.args.starts = one.starts.view(); });
   expect("starts: missing", with([](auto& c) { c.left_pad = true; }),
          [](auto& one) { one.args.starts.reset(); });
+  expect("k_scale: given, but the kernel was compiled without it", plain,
+         [](auto& one) { one.args.k_scale = one.k_scale.view(); });
+  const DecodeConfig fp8 = with([](auto& c) { c.fp8_cache = true; });
+  expect("v_scale: missing", fp8, [](auto& one) { one.args.v_scale.reset(); });
+  expect("k_scale: expected shape [1] or [2], got [3, 1]", fp8,
+         [](auto& one) { one.args.k_scale->shape = {3}; });
+  expect("k: expected dtype e4m3, got f16", fp8, [](auto& one) { one.args.k.dtype = F16; });
   expect("lse: missing", with([](auto& c) { c.lse = true; }),
          [](auto& one) { one.args.lse.reset(); });
   expect("chosen: given, but the kernel was compiled without it",

@@ -149,6 +149,49 @@ TEST_CASE("decode: a bad page of the table reads as zeros", "[decode][paged]") {
     }
 }
 
+TEST_CASE("decode: checked kernels name what is wrong", "[decode][errors]") {
+  std::mt19937_64 random(run_seed());
+  for (auto where : devices()) {
+    DecodeConfig config = small();
+    config.form = DecodeForm::Dense;
+    config.page = 32;
+    config.left_pad = true;
+    config.checked = true;
+    SparseDecodeCase one(config, {.batch = 2, .room = 64});
+    one.lengths.set(0, 40);
+    one.lengths.set(1, 31);
+    one.fill_cache(random, NAN);  // entries that no sequence has are huge
+    one.check(device(where));
+    const auto expect = [&](Array& array, int64_t at, double wrong, const char* text) {
+      const double right = array.get(at);
+      array.set(at, wrong);
+      CHECK_THROWS_WITH(one.run(device(where)), Catch::Contains(text));
+      array.set(at, right);
+    };
+    expect(one.lengths, 1, 65, "lengths: expected 0 to the cache's keys");
+    expect(one.lengths, 0, -1, "lengths: expected 0 to the cache's keys");
+    expect(one.starts, 1, 32, "starts: expected 0 to the sequence's length");
+    expect(one.table, 1, 7, "table: expected a page of the cache");
+    expect(one.table, 0, -1, "table: expected a page of the cache");
+    one.check(device(where));
+  }
+}
+
+TEST_CASE("decode: fp8 caches, with a scale for all heads or for each", "[decode]") {
+  std::mt19937_64 random(run_seed());
+  for (auto where : devices())
+    for (DType dtype : {F16, BF16}) {
+      DecodeConfig config = small();
+      config.dtype = dtype;
+      config.fp8_cache = true;
+      SparseDecodeCase one(config, {.batch = 2, .heads_kv = 2, .room = 100, .entries = 3});
+      one.randomize(random);
+      one.lengths.set(0, 90);
+      one.fill_cache(random, NAN);
+      one.check(device(where));
+    }
+}
+
 TEST_CASE("decode: lengths beyond the cache are cut, negative ones empty", "[decode]") {
   std::mt19937_64 random(run_seed());
   DecodeConfig config = small();

@@ -31,6 +31,8 @@ DecodeConfig random_config(std::mt19937_64& random) {
   c.left_pad = random() % 4 == 0;
   c.lse = random() % 2;
   c.split = random() % 4 != 0;
+  c.fp8_cache = random() % 4 == 0;
+  c.checked = random() % 4 == 0;
   return c;
 }
 

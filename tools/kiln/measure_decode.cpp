@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
 #include <list>
 #include <numeric>
 #include <random>
@@ -62,6 +63,20 @@ Array normal(DType dtype, const Shape& shape, std::mt19937_64& random) {
   return array;
 }
 
+// Large: its rows begin at random places of one sequence of normals.
+Array normal_cache(DType dtype, const Shape& shape, std::mt19937_64& random) {
+  const int64_t width = shape.back(), places = 65536;
+  const Array pool = normal(dtype, {places + width}, random);
+  Array array(dtype, shape);
+  const size_t bytes = static_cast<size_t>(width) * size_of(dtype);
+  auto* row = static_cast<std::byte*>(array.data());
+  for (int64_t i = 0; i < array.size(); i += width, row += bytes)
+    std::memcpy(row,
+                static_cast<const std::byte*>(pool.data()) + random() % places * size_of(dtype),
+                bytes);
+  return array;
+}
+
 void make_cache(const DecodeOptions& options, Problem& problem, std::mt19937_64& random) {
   const DecodeConfig& c = problem.config;
   int64_t outer = options.batch, inner = options.max_cache_seqlen;
@@ -79,8 +94,8 @@ void make_cache(const DecodeOptions& options, Problem& problem, std::mt19937_64&
     problem.table = Array(I32, {options.batch, slots}, pages);
     problem.args.table = problem.table.view();
   }
-  problem.k = normal(c.dtype, {outer, inner, options.heads_kv, c.dim}, random);
-  problem.v = normal(c.dtype, {outer, inner, options.heads_kv, c.dim_v}, random);
+  problem.k = normal_cache(c.dtype, {outer, inner, options.heads_kv, c.dim}, random);
+  problem.v = normal_cache(c.dtype, {outer, inner, options.heads_kv, c.dim_v}, random);
   problem.lengths = Array(I32, {options.batch});
   const int64_t longest = options.max_cache_seqlen;
   for (int64_t b = 0; b < options.batch && longest > 0; ++b)

@@ -173,6 +173,7 @@ void add_decode(CLI::App& run) {
   add_device_options(*command, options->device);
   add_emulator_options(*command, options->decode.emulator);
   add_without_option(*command);
+  command->footer("--set gives the kernel's remaining options (`kiln list`).");
   command->callback([options] {
     DecodeOptions decode = options->decode;
     decode.device = &chosen_device(options->device, decode.emulator);
