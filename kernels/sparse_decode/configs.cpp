@@ -11,8 +11,9 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kMostRows = 128;        // of a tile of queries
-constexpr int64_t kTileBytes = 48 << 10;  // of keys and values
+constexpr int64_t kMostRows = 128;          // of a tile of queries
+constexpr int64_t kTileBytes = 48 << 10;    // of keys and values
+constexpr int64_t kStagedBytes = 96 << 10;  // of all stages, if a multiprocessor has as much
 
 void require_step(const char* field, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high || value % 16)
@@ -37,6 +38,10 @@ int64_t DecodeConfig::tile() const {
   return tile;
 }
 
+int64_t DecodeConfig::tile_bytes() const {
+  return tile() * (dim + dim_v) * static_cast<int64_t>(size_of(cache()));
+}
+
 int64_t DecodeConfig::heads_tile() const {
   int64_t heads = std::min(group, kMostRows / tokens_tile());
   while (group % heads) --heads;
@@ -58,7 +63,7 @@ DecodeConfig validated(DecodeConfig config) {
   if (config.threads < 0 || config.threads > 1024 || config.threads % 32)
     throw UserError(
         fmt::format("threads: expected 0 or a multiple of 32 up to 1024, got {}", config.threads));
-  if (!config.stages) config.stages = 3;
+  if (!config.stages) config.stages = std::clamp<int64_t>(kStagedBytes / config.tile_bytes(), 2, 8);
   if (!config.threads) config.threads = config.rows() > 64 ? 256 : 128;
   return config;
 }

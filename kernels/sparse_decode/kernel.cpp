@@ -8,6 +8,7 @@
 namespace kiln {
 namespace {
 
+constexpr int64_t kStrip = 16;    // keys
 constexpr int64_t kTogether = 8;  // parts that the merge adds at once
 
 Expr number(int64_t value) {
@@ -200,8 +201,11 @@ void mask_edges(const Visible& visible, const Expr& first, const Tile& s, const 
     for (auto [i, j] : parallel(rows, c.tile()))
       s(i, j) =
           select(first + j >= start && first + j < visible.end_of(i), s(i, j), -infinity(F32));
-    for (auto [j, d] : parallel(c.tile(), c.dim_v))
-      values(j, d) = select(first + j >= start && first + j < end, values(j, d), 0);
+    for (auto strip : serial(c.tile() / kStrip))  // a few registers at a time
+      for (auto [i, d] : parallel(kStrip, c.dim_v)) {
+        auto j = strip * kStrip + i;
+        values(j, d) = select(first + j >= start && first + j < end, values(j, d), 0);
+      }
   });
 }
 

@@ -16,6 +16,12 @@ int64_t invariant_quota(const DecodeConfig& config) {
   return std::max<int64_t>(1, 512 / config.block);
 }
 
+// That share a multiprocessor, so that some wait for memory while one computes: more where a round
+// brings little. Estimates, not measured.
+int64_t resident_blocks(const DecodeConfig& config) {
+  return std::clamp<int64_t>((64 << 10) / config.tile_bytes(), 2, 4);
+}
+
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -189,7 +195,7 @@ SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_
   const int64_t bytes = blocks * config.block * (config.dim + config.dim_v) *
                         static_cast<int64_t>(size_of(config.cache()));
   const int64_t by_rule = split_rule({.tiles = args.q.shape[0] * units,
-                                      .multiprocessors = multiprocessors,
+                                      .multiprocessors = multiprocessors * resident_blocks(config),
                                       .blocks = blocks,
                                       .query_tiles = config.units(),
                                       .bytes = bytes});

@@ -40,6 +40,7 @@ struct DecodeConfig {
 
   DType cache() const { return fp8_cache ? E4M3 : dtype; }
   int64_t tile() const;        // keys computed together: they lie in one block and page
+  int64_t tile_bytes() const;  // of its keys and values
   int64_t heads_tile() const;  // query heads computed together, a divisor of the group
   int64_t tokens_tile() const { return per_token ? 1 : tokens; }
   int64_t rows() const { return heads_tile() * tokens_tile(); }  // of a tile of queries

@@ -88,6 +88,12 @@ TEST_CASE("block_sparse_attention by name", "[registry]") {
                {{"q", {1, 2, 40, 32}}, {"k", {1, 1, 70, 32}}, {"v", {1, 1, 70, 32}}});
 }
 
+TEST_CASE("sparse_decode by name", "[registry]") {
+  check_kernel(
+      "sparse_decode", {{"form", "dense"}, {"dim", "32"}, {"lse", "true"}, {"split", "false"}},
+      {{"q", {2, 1, 8, 32}}, {"k", {2, 40, 2, 32}}, {"v", {2, 40, 2, 32}}, {"lengths", {2}}}, 20);
+}
+
 TEST_CASE("wrong names and values are sentences", "[registry]") {
   CHECK_THROWS_WITH(kernel_named("matmull"),
                     Contains("no kernel 'matmull'") && Contains("row_softmax"));

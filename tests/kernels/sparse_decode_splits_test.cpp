@@ -46,8 +46,9 @@ TEST_CASE("decode: how a call is split", "[decode][splits]") {
     const SplitPlan all = split_plan(one.config, one.args, multiprocessors);
     return std::pair(all.splits, all.quota);
   };
-  CHECK(plan(132) == std::pair<int64_t, int64_t>(13, 2));  // the rule's 14 of 26 blocks
-  CHECK(plan(1) == std::pair<int64_t, int64_t>(1, 26));
+  CHECK(plan(132) ==
+        std::pair<int64_t, int64_t>(13, 2));  // the rule's 23 of 26 blocks, for two blocks each
+  CHECK(plan(1) == std::pair<int64_t, int64_t>(1, 26));  // 8 units fill it
   one.args.splits = 5;
   CHECK(plan(132) == std::pair<int64_t, int64_t>(5, 6));
   one.args.splits = 128;
