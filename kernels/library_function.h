@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,10 +14,19 @@
 
 namespace kiln {
 
+// At most N values.
+template <class T, size_t N>
+struct UpTo {
+  std::array<T, N> values = {};
+  size_t count = N;
+  operator std::span<const T>() const { return {values.data(), count}; }
+};
+
 // `Interface` says what the kernel takes: types Config, Args and Limits; kTensors, the names of all
 // tensors that a configuration may have; kernel(config), tensors(args) in the order of the names
 // (null: not given), params(config, args) in the signature's order, check(config, args) of what the
-// signature does not say, dims(limits).
+// signature does not say, dims(limits). Where there are any: free_dims(config, args), those that no
+// tensor tells; in_full(config, args), the arguments with what a caller may leave out.
 template <class Interface>
 class LibraryFunction : public Function {
  public:
@@ -41,12 +52,14 @@ class LibraryFunction : public Function {
   void operator()(const Args& args, Stream stream, const Workspace& workspace = {}) const {
     executable();  // of a handle that is not released
     Interface::check(config_, args);
-    const auto given = Interface::tensors(args);
+    const Args& full = in_full(args);
+    const auto given = Interface::tensors(full);
     Tensors ordered;
     for (size_t i = 0; i < count_; ++i) ordered[i] = given[order_[i]];
-    const auto params = Interface::params(config_, args);
-    Function::operator()({.tensors = {ordered.data(), count_}, .params = params}, stream,
-                         workspace);
+    const auto params = Interface::params(config_, full);
+    const auto dims = free_dims(full);
+    Function::operator()({.tensors = {ordered.data(), count_}, .params = params, .dims = dims},
+                         stream, workspace);
   }
   // On no stream of the caller's, to the end. Overlapping tensors are found too.
   void operator()(const Args& args) const { executable()->run(bind(args)); }
@@ -54,13 +67,19 @@ class LibraryFunction : public Function {
   Bindings bind(const Args& args) const {  // checked; allocates
     const Signature& expected = signature();
     Interface::check(config_, args);
-    const auto given = Interface::tensors(args);
-    const auto params = Interface::params(config_, args);
+    const Args& full = in_full(args);
+    const auto given = Interface::tensors(full);
+    const auto params = Interface::params(config_, full);
+    const auto dims = free_dims(full);
     Arguments arguments;
     for (size_t i = 0; i < given.size(); ++i)
       if (given[i]) arguments.tensor(std::string(Interface::kTensors[i]), *given[i]);
-    for (size_t i = 0; i < params.size(); ++i)
-      arguments.param(expected.params()[i].name, params[i]);
+    const std::span<const Scalar> values = params;
+    for (size_t i = 0; i < values.size(); ++i)
+      arguments.param(expected.params()[i].name, values[i]);
+    const std::span<const int64_t> extents = dims;
+    for (size_t i = 0; i < extents.size(); ++i)
+      arguments.dim(executable()->plan().free_dims()[i], extents[i]);
     return kiln::bind(expected, arguments);
   }
 
@@ -72,6 +91,19 @@ class LibraryFunction : public Function {
   }
 
  private:
+  const Args& in_full(const Args& args) const {
+    if constexpr (requires { Interface::in_full(config_, args); })
+      return Interface::in_full(config_, args);
+    else
+      return args;
+  }
+  auto free_dims(const Args& args) const {
+    if constexpr (requires { Interface::free_dims(config_, args); })
+      return Interface::free_dims(config_, args);
+    else
+      return std::array<int64_t, 0>();
+  }
+
   using Tensors = std::array<const Memory*, Interface::kTensors.size()>;
   Config config_;
   std::array<size_t, Interface::kTensors.size()> order_ = {};  // of the signature, among the names

@@ -1,5 +1,5 @@
-// Every C++ block of the tutorial and of the root README stands in a source that is compiled and
-// run.
+// Every C++ block of the tutorial, of docs/paged.md and of the root README stands in a source that
+// is compiled and run.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
@@ -43,6 +43,10 @@ void check_blocks(const std::string& markdown, const std::string& source, size_t
 
 TEST_CASE("the tutorial's code is the code that is tested") {
   check_blocks("docs/tutorial.md", "tests/docs/tutorial.cpp", 7);
+}
+
+TEST_CASE("the code about paged caches is the code that is tested") {
+  check_blocks("docs/paged.md", "tests/docs/paged.cpp", 2);
 }
 
 TEST_CASE("the README's code is the code that is tested") {

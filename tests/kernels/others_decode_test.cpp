@@ -1,19 +1,18 @@
 // Faults that others' users met in sparse decode (tests/OTHERS_BUGS.md): the order of a list, its
 // padding, what lies beyond a sequence's end, splits that have nothing to do.
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cmath>
 
 #include "ir/error.h"
 #include "tests/kernels/attention_case.h"
-#include "tests/kernels/sparse_decode.h"
+#include "tests/kernels/sparse_decode_case.h"
 
 using namespace kiln;
 using namespace kiln::test;
 
 namespace {
 
-void check_rows(const DecodeCase& one, double value, double lse) {
+void check_rows(const SparseDecodeCase& one, double value, double lse) {
   for (int64_t i = 0; i < one.o.size(); ++i) REQUIRE(one.o.get(i) == value);
   for (int64_t i = 0; i < one.lse.size(); ++i) {
     if (std::isinf(lse)) {
@@ -22,6 +21,21 @@ void check_rows(const DecodeCase& one, double value, double lse) {
       REQUIRE(one.lse.get(i) == Approx(lse).margin(1e-4));
     }
   }
+}
+
+DecodeConfig small(DecodeForm form) {
+  return {.dim = 64, .dim_v = 64, .block = 32, .form = form, .lse = true};
+}
+
+// Keys and values that are seen, and what all others are.
+void fill_seen(SparseDecodeCase& one, double key, double value, double other) {
+  fill(one.k_store, other);
+  fill(one.v_store, other);
+  for (int64_t i = 0; i < one.sizes.room; ++i)
+    for (int64_t d = 0; d < one.config.dim && one.sees(0, 0, 0, i); ++d) {
+      one.set(one.args.k, 0, i, 0, d, key);
+      one.set(one.args.v, 0, i, 0, d, value);
+    }
 }
 
 }  // namespace
@@ -36,7 +50,9 @@ TEST_CASE("lists in any order, padded with -1 or what is too large (T4)", "[atte
       for (double beyond : {100.0, static_cast<double>(NAN), static_cast<double>(INFINITY)})
         for (const std::vector<double>& list : lists) {
           if (where == "interpreter" && splits == 2) continue;  // the slowest; 1 and 3 tell
-          DecodeCase one({}, {.entries = static_cast<int64_t>(list.size()), .splits = splits});
+          SparseDecodeCase one(small(DecodeForm::Indices),
+                               {.entries = static_cast<int64_t>(list.size())});
+          one.args.splits = splits;
           int64_t keys = 0;
           for (int64_t key = 0; key < 40; ++key) {
             const double block = key < 32 ? 0 : 1;
@@ -44,8 +60,7 @@ TEST_CASE("lists in any order, padded with -1 or what is too large (T4)", "[atte
           }
           for (size_t i = 0; i < list.size(); ++i) one.chosen.set(static_cast<int64_t>(i), list[i]);
           one.lengths.set(0, 40);
-          for (int64_t i = 0; i < one.v.size(); ++i) one.v.set(i, i / 64 < 40 ? 1 : beyond);
-          if (std::isnan(beyond)) one.poison(beyond);
+          fill_seen(one, 0, 1, beyond);
           one.run(device(where));
           INFO(where << " splits " << splits << " beyond " << beyond << " list of " << list.size());
           if (keys == 0) {
@@ -66,9 +81,8 @@ TEST_CASE("splits without a selected block weigh nothing (T5)", "[attention][oth
                                                                                 {1, 1, 1, 1, 1},
                                                                                 {0, 0, 0, 0, 1}}) {
           if (where == "interpreter" && splits % 2 == 0) continue;
-          DecodeConfig config;
-          config.lists = false;
-          DecodeCase one(config, {.room = 160, .entries = 5, .splits = splits});
+          SparseDecodeCase one(small(DecodeForm::MaskBool), {.room = 160, .entries = 0});
+          one.args.splits = splits;
           int64_t keys = 0;
           for (int64_t i = 0; i < 5; ++i) {
             one.chosen.set(i, mask[static_cast<size_t>(i)]);
@@ -76,9 +90,7 @@ TEST_CASE("splits without a selected block weigh nothing (T5)", "[attention][oth
           }
           one.lengths.set(0, 160);
           fill(one.q, 1);
-          fill(one.k, key);
-          fill(one.v, 1);
-          one.poison(NAN);
+          fill_seen(one, key, 1, NAN);
           one.run(device(where));
           INFO(where << " splits " << splits << " key " << key << " keys " << keys);
           if (keys == 0) {
@@ -87,37 +99,6 @@ TEST_CASE("splits without a selected block weigh nothing (T5)", "[attention][oth
             check_rows(one, 1, 8 * key + std::log(static_cast<double>(keys)));
           }
         }
-}
-
-TEST_CASE("decode of random lists, masks, lengths and splits", "[attention][others][random]") {
-  std::mt19937_64 random(run_seed());
-  const auto any = [&](std::initializer_list<int64_t> values) {
-    return *(values.begin() + random() % values.size());
-  };
-  for (auto where : devices()) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
-    for (int round = 0; round < 4 || std::chrono::steady_clock::now() < end; ++round) {
-      DecodeConfig config;
-      config.dtype = random() % 3 == 0 ? BF16 : random() % 3 == 0 ? F32 : F16;
-      config.group = any({1, 4, 7, 16});
-      config.dim = any({64, 32});
-      config.block = any({32, 16});
-      config.lists = random() % 2 != 0;
-      const int64_t room = any({1, 31, 64, 100, 160});
-      DecodeCase one(config, {.batch = any({1, 3}),
-                              .heads_kv = any({1, 2}),
-                              .room = room,
-                              .entries = any({1, 5, 11}),
-                              .splits = any({1, 2, 5})});
-      one.randomize(random);
-      if (random() % 2 != 0) one.poison(NAN);
-      INFO(where << " " << name(config.dtype) << (config.lists ? " list" : " mask") << " group "
-                 << config.group << " dim " << config.dim << " block " << config.block << " room "
-                 << room << " batch " << one.sizes.batch << " heads_kv " << one.sizes.heads_kv
-                 << " entries " << one.sizes.entries << " splits " << one.sizes.splits);
-      one.check(device(where));
-    }
-  }
 }
 
 // A prefill neighbour of T1 and T3: every mask of 2 × 2 blocks at lengths that end in a block.

@@ -45,6 +45,14 @@ Job attention_job(const AttentionConfig& config) {
           block_sparse_attention_kernel(config)};
 }
 
+Job decode_job(const DecodeConfig& given) {
+  const DecodeConfig c = validated(given);
+  constexpr const char* kForms[] = {"indices", "mask", "mask_i8", "dense"};
+  return {fmt::format("decode {} {} dim {} group {} tokens {} block {} page {}", name(c.dtype),
+                      kForms[static_cast<int>(c.form)], c.dim, c.group, c.tokens, c.block, c.page),
+          sparse_decode_kernel(c)};
+}
+
 // Every shipped configuration, with the target's tiles and the host's, and the other kernels'
 // defaults.
 std::vector<Job> shipped(std::string_view target) {
@@ -60,6 +68,8 @@ std::vector<Job> shipped(std::string_view target) {
                                 gpu.tile_k),
                     matmul_kernel(gpu)});
   }
+  if (target == "sm_80" || target == "sm_90")
+    for (const DecodeConfig& config : shipped_decode_configs()) jobs.push_back(decode_job(config));
   for (const char* other : {"row_softmax", "tile_copy", "minmax_pool", "quest_score"}) {
     const KernelEntry& entry = kernel_named(other);
     jobs.push_back({other, entry.build(entry.with_defaults({}), target)});

@@ -1,5 +1,6 @@
 // Every library kernel, by name, on every device, against its reference.
 #include "kernels/registry.h"
+#include "kernels/sparse_decode/sparse_decode.h"
 
 #include <catch2/catch.hpp>
 
@@ -99,14 +100,23 @@ TEST_CASE("shipped settings are the shipped configurations", "[registry]") {
       all.push_back(hash(entry.build(entry.with_defaults(settings), "sm_90")));
     return all;
   };
-  std::vector<std::string> attention, matmul;
+  std::vector<std::string> attention, matmul, decode;
   for (const AttentionConfig& config : shipped_attention_configs())
     attention.push_back(hash(block_sparse_attention_kernel(validated(config, "sm_90"))));
   for (const MatmulConfig& config : shipped_matmul_configs())
     matmul.push_back(hash(matmul_kernel(validated(config, "sm_90"))));
+  for (const DecodeConfig& config : shipped_decode_configs())
+    decode.push_back(hash(sparse_decode_kernel(config)));
   CHECK(keys("block_sparse_attention") == attention);
   CHECK(keys("matmul") == matmul);
+  CHECK(keys("sparse_decode") == decode);
   for (const KernelEntry& entry : kernel_registry()) CHECK(keys(entry.name).size() >= 1);
+}
+
+TEST_CASE("sparse_decode by name", "[registry]") {
+  check_kernel(
+      "sparse_decode", {{"form", "dense"}, {"dim", "32"}, {"lse", "true"}, {"split", "false"}},
+      {{"q", {2, 1, 8, 32}}, {"k", {2, 40, 2, 32}}, {"v", {2, 40, 2, 32}}, {"lengths", {2}}}, 20);
 }
 
 TEST_CASE("wrong names and values are sentences", "[registry]") {

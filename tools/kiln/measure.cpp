@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <random>
 
@@ -12,6 +11,7 @@
 #include "kernels/compare.h"
 #include "tools/kiln/device_attention.h"
 #include "tools/kiln/progress.h"
+#include "tools/kiln/timing.h"
 
 namespace kiln::cli {
 namespace {
@@ -113,25 +113,6 @@ Problem make_problem(const MeasureOptions& options) {
     args.mask = problem.mask.view();
   }
   return problem;
-}
-
-struct Timing {
-  double milliseconds = 0;
-  int runs = 0;
-};
-// The median of five runs or more, up to a second of them; the first is not counted.
-template <class Call>
-Timing time(const Call& call) {
-  call();
-  std::vector<double> times;
-  for (double total = 0; times.size() < 5 || (total < 1000 && times.size() < 100);) {
-    auto start = std::chrono::steady_clock::now();
-    call();
-    times.push_back(milliseconds_since(start));
-    total += times.back();
-  }
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  return {times[times.size() / 2], static_cast<int>(times.size())};
 }
 
 Timing measure(const MeasureOptions& options, Problem& problem, const char* label) {

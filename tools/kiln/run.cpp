@@ -1,4 +1,5 @@
-// kiln run: measures block-sparse attention on random inputs, or runs a .tile file on files.
+// kiln run: measures block-sparse attention or sparse decode on random inputs, or runs a .tile file
+// on files.
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include "tools/kiln/commands.h"
 #include "tools/kiln/execute.h"
 #include "tools/kiln/measure.h"
+#include "tools/kiln/measure_decode.h"
 
 namespace kiln::cli {
 namespace {
@@ -32,6 +34,7 @@ void run_tile(const RunOptions& options) {
 
 void run(const RunOptions& options, const CLI::Option_group& problem,
          const CLI::Option_group& files) {
+  if (options.target.empty()) throw CLI::RequiredError("target");
   if (is_tile_file(options.target)) {
     if (problem.count_all() > 0)
       throw UserError(
@@ -43,8 +46,10 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
   }
   const std::string& name = kernel_named(underscored(options.target)).name;
   if (name != "block_sparse_attention")
-    throw UserError(fmt::format("{}: kiln run makes inputs for block_sparse_attention only", name),
-                    fmt::format("kiln call {} --in …", name));
+    throw UserError(
+        fmt::format("{}: kiln run makes inputs for block_sparse_attention and sparse_decode only",
+                    name),
+        fmt::format("kiln call {} --in …", name));
   if (files.count_all() > 0)
     throw UserError("--in, --out: kiln run makes its own inputs",
                     "kiln call or kiln attend run on files");
@@ -108,10 +113,80 @@ void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
   group.add_flag("--compare-dense", measure.compare_dense, "also time dense attention");
 }
 
+struct DecodeRun {
+  DecodeOptions decode;
+  std::vector<std::string> set;
+  DeviceChoice device;
+};
+
+void add_decode_problem(CLI::App& command, DecodeOptions& decode) {
+  const auto size = [&](const char* name, int64_t& value, const char* doc) {
+    command.add_option(name, value, doc)
+        ->type_name("N")
+        ->capture_default_str()
+        ->check(not_negative());
+  };
+  const auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
+    command.add_option(name, value, doc)->type_name("N")->check(not_negative());
+  };
+  size("--batch", decode.batch, "sequences");
+  size("--heads", decode.heads, "query heads");
+  size("--heads-kv", decode.heads_kv, "kv heads, a divisor of heads");
+  size("--max-cache-seqlen", decode.max_cache_seqlen,
+       "keys of the longest sequence; lengths are uniform from 1 on");
+  size("--dim", decode.dim, "head dimension");
+  size("--dim-v", decode.dim_v, "head dimension of v");
+  command
+      .add_option("--sparse-ratio", decode.sparse_ratio,
+                  "this fraction of the blocks is not read; 0.8, or 0 if paged")
+      ->type_name("F")
+      ->check(CLI::Range(0.0, 1.0).description(""));
+  derived("--block-size", decode.block_size, "keys of a block; 32, or 64 if paged");
+  command
+      .add_option("--form", decode.form,
+                  "the cache and selection: indices, mask, or paged (with indices)")
+      ->type_name("WORD")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"indices", "mask", "paged"}).description(""));
+  derived("--page-block-size", decode.page_block_size, "keys of a page; 256");
+  derived("--num-pages", decode.num_pages, "pages of the cache; 1024");
+  derived("--splits", decode.splits, "at most so many a sequence; chosen if not given");
+  command.add_flag("--batch-invariant", decode.batch_invariant,
+                   "splits follow from each sequence alone");
+  command.add_option("--dtype", decode.dtype, "f16 or bf16")
+      ->type_name("WORD")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f16", "bf16"}).description(""));
+  command.add_option("--seed", decode.seed, "of the random inputs")->capture_default_str();
+}
+
+// A command of its own: its problem has other sizes.
+void add_decode(CLI::App& run) {
+  auto options = std::make_shared<DecodeRun>();
+  CLI::App* command = run.add_subcommand(
+      "sparse_decode", "measure decode over selected blocks beside dense, and check it");
+  command->alias("sparse-decode");
+  add_decode_problem(*command, options->decode);
+  command->add_option("--set", options->set, "an option of the kernel")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  add_device_options(*command, options->device);
+  add_emulator_options(*command, options->decode.emulator);
+  add_without_option(*command);
+  command->footer("--set gives the kernel's remaining options (`kiln list`).");
+  command->callback([options] {
+    DecodeOptions decode = options->decode;
+    decode.device = &chosen_device(options->device, decode.emulator);
+    decode.settings = named("--set", options->set);
+    measure_decode(decode);
+  });
+}
+
 constexpr const char* kFooter =
     R"(--set gives a library kernel's remaining options (`kiln list`), or dims and params of a .tile file;
 extents of a .tile file's tensors come from its inputs.
   kiln run block_sparse_attention --heads 8 --seq 4096 --density 0.25 --causal --check
+  kiln run sparse_decode --batch 8 --heads 32 --heads-kv 8 --sparse-ratio 0.8
   kiln run k.tile --in x=x.npy --set scale=0.5 --out y=y.npy)";
 
 }  // namespace
@@ -119,8 +194,8 @@ extents of a .tile file's tensors come from its inputs.
 void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand(
-      "run", "measure block_sparse_attention, or run a .tile file on .npy files");
-  command->add_option("target", options->target, "block_sparse_attention or FILE.tile")->required();
+      "run", "measure block_sparse_attention or sparse_decode, or run a .tile file on .npy files");
+  command->add_option("target", options->target, "block_sparse_attention or FILE.tile");
   CLI::Option_group* problem = command->add_option_group("Attention problem");
   add_problem(*problem, options->measure);
   CLI::Option_group* files = command->add_option_group("Files of a .tile kernel");
@@ -137,7 +212,10 @@ void add_run(CLI::App& app) {
   add_emulator_options(*command, options->emulator);
   add_without_option(*command);
   command->footer(kFooter);
-  command->callback([options, problem, files] { run(*options, *problem, *files); });
+  add_decode(*command);
+  command->callback([command, options, problem, files] {
+    if (command->get_subcommands().empty()) run(*options, *problem, *files);
+  });
 }
 
 }  // namespace kiln::cli

@@ -1,0 +1,257 @@
+// The callable: checks what the caller gave, decides how to split, then launches.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/error.h"
+#include "kernels/sparse_decode/sparse_decode.h"
+#include "runtime/cuda_device.h"
+
+namespace kiln {
+namespace {
+
+// Blocks that a split gets where its number may depend on nothing else: 512 keys.
+int64_t invariant_quota(const DecodeConfig& config) {
+  return std::max<int64_t>(1, 512 / config.block);
+}
+
+// That share a multiprocessor, so that some wait for memory while one computes: more where a round
+// brings little. Estimates, not measured.
+int64_t resident_blocks(const DecodeConfig& config) {
+  return std::clamp<int64_t>((64 << 10) / config.tile_bytes(), 2, 4);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Has an axis of extent 1 at `axis`, if it lacks one to have the rank.
+void add_axis(Memory& memory, size_t axis, size_t rank) {
+  if (memory.shape.size() + 1 != rank) return;
+  memory.shape.insert(memory.shape.begin() + static_cast<int64_t>(axis), 1);
+  memory.strides.insert(memory.strides.begin() + static_cast<int64_t>(axis), 0);
+}
+
+// One for all kv heads, or one for each, as [heads_kv, 1].
+void spread(Memory& scales, int64_t heads_kv) {
+  if (scales.shape.size() != 1) return;
+  const bool one = scales.shape[0] == 1;
+  scales.strides = {one ? 0 : scales.strides[0], 1};
+  scales.shape = {one ? heads_kv : scales.shape[0], 1};
+}
+
+const DecodeArgs& in_full(const DecodeConfig& config, const DecodeArgs& args) {
+  return DecodeInterface::in_full(config, args);
+}
+
+void require_dtype(const char* what, const Memory& tensor, DType dtype) {
+  if (tensor.dtype != dtype)
+    throw UserError(
+        fmt::format("{}: expected dtype {}, got {}", what, name(dtype), name(tensor.dtype)));
+}
+
+void require_shape(const char* what, const Memory& tensor, const Shape& shape) {
+  if (tensor.shape != shape)
+    throw UserError(
+        fmt::format("{}: expected shape {}, got {}", what, str(shape), str(tensor.shape)));
+}
+
+void require_rank(const char* what, const Memory& tensor, size_t rank, const char* axes) {
+  if (tensor.shape.size() != rank)
+    throw UserError(fmt::format("{}: expected shape [{}], got {}", what, axes, str(tensor.shape)));
+}
+
+const Memory& required(const char* what, const std::optional<Memory>& tensor) {
+  if (!tensor) throw UserError(fmt::format("{}: missing", what));
+  return *tensor;
+}
+
+// Given if and only if it is `wanted`.
+bool present(const char* what, const std::optional<Memory>& tensor, bool wanted) {
+  if (tensor && !wanted)
+    throw UserError(fmt::format("{}: given, but the kernel was compiled without it", what));
+  if (wanted) required(what, tensor);
+  return wanted;
+}
+
+void check_queries(const DecodeConfig& config, const DecodeArgs& args) {
+  require_rank("q", args.q, 4,
+               config.tokens == 1 ? "batch, heads, dim" : "batch, tokens, heads, dim");
+  const int64_t batch = args.q.shape[0], heads = args.q.shape[2];
+  require_rank("k", args.k, 4,
+               config.page ? "pages, page, heads_kv, dim" : "batch, room, heads_kv, dim");
+  const int64_t heads_kv = args.k.shape[2];
+  if (heads != heads_kv * config.group)
+    throw UserError(fmt::format("q: expected {} heads, {} for each of k's {}, got {}",
+                                heads_kv * config.group, config.group, heads_kv, heads));
+  require_shape("q", args.q, {batch, config.tokens, heads, config.dim});
+  require_shape("o", args.o, {batch, config.tokens, heads, config.dim_v});
+  if (present("lse", args.lse, config.lse)) {
+    require_dtype("lse", *args.lse, F32);
+    require_shape("lse", *args.lse, {batch, config.tokens, heads});
+  }
+}
+
+void check_cache(const DecodeConfig& config, const DecodeArgs& args) {
+  const int64_t batch = args.q.shape[0], heads_kv = args.k.shape[2];
+  const int64_t outer = config.page ? args.k.shape[0] : batch;
+  const int64_t inner = config.page ? config.page : args.k.shape[1];
+  require_shape("k", args.k, {outer, inner, heads_kv, config.dim});
+  require_shape("v", args.v, {outer, inner, heads_kv, config.dim_v});
+  require_dtype("lengths", args.lengths, I32);
+  require_shape("lengths", args.lengths, {batch});
+  if (present("table", args.table, config.page > 0)) {
+    require_dtype("table", *args.table, I32);
+    require_rank("table", *args.table, 2, "batch, slots");
+    require_shape("table", *args.table, {batch, args.table->shape[1]});
+  }
+  for (auto [what, scales] :
+       {std::pair("k_scale", &args.k_scale), std::pair("v_scale", &args.v_scale)})
+    if (present(what, *scales, config.fp8_cache)) {
+      require_dtype(what, **scales, F32);
+      if ((*scales)->shape != Shape{heads_kv, 1})
+        throw UserError(fmt::format("{}: expected shape [1] or [{}], got {}", what, heads_kv,
+                                    str((*scales)->shape)));
+    }
+  if (present("starts", args.starts, config.left_pad)) {
+    require_dtype("starts", *args.starts, I32);
+    require_shape("starts", *args.starts, {batch});
+  }
+}
+
+void check_selection(const DecodeConfig& config, const DecodeArgs& args) {
+  if (!present("chosen", args.chosen, config.form != DecodeForm::Dense)) return;
+  const DType dtypes[] = {I32, Bool, I8};
+  require_dtype("chosen", *args.chosen, dtypes[static_cast<int>(config.form)]);
+  const bool per_token = config.per_token && config.tokens > 1;
+  require_rank("chosen", *args.chosen, 4,
+               per_token ? "batch, tokens, heads_kv, entries" : "batch, heads_kv, entries");
+  const int64_t entries = args.chosen->shape[3];
+  require_shape("chosen", *args.chosen,
+                {args.q.shape[0], per_token ? config.tokens : 1, args.k.shape[2], entries});
+  const int64_t blocks = ceil_div(capacity(config, args), config.block);
+  if (config.form != DecodeForm::Indices && entries < blocks)
+    throw UserError(
+        fmt::format("chosen: expected at least {} entries for the blocks of {} keys, got {}",
+                    blocks, capacity(config, args), entries));
+}
+
+}  // namespace
+
+int64_t capacity(const DecodeConfig& config, const DecodeArgs& args) {
+  return config.page ? args.table->shape[1] * config.page : args.k.shape[1];
+}
+
+float scale_of(const DecodeConfig& config, const DecodeArgs& args) {
+  return args.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(config.dim))));
+}
+
+void check(const DecodeConfig& config, const DecodeArgs& given) {
+  const DecodeArgs& args = in_full(config, given);
+  for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("o", &args.o)})
+    require_dtype(what, *tensor, config.dtype);
+  for (auto [what, tensor] : {std::pair("k", &args.k), std::pair("v", &args.v)})
+    require_dtype(what, *tensor, config.cache());
+  check_queries(config, args);
+  check_cache(config, args);
+  check_selection(config, args);
+  const float scale = scale_of(config, args);
+  if (!(scale > 0) || !std::isfinite(scale))
+    throw UserError(fmt::format("scale: expected a finite number above 0, got {}", scale));
+  if (args.splits && (*args.splits < 1 || *args.splits > kMostSplits))
+    throw UserError(fmt::format("splits: expected 1 to {}, got {}", kMostSplits, *args.splits));
+  if (args.splits && args.batch_invariant)
+    throw UserError("splits: expected none with batch_invariant, which chooses them");
+  const int64_t quota = split_plan(config, args, 1).quota;
+  if (config.form != DecodeForm::Dense && quota > kMostListedBlocks)
+    throw UserError(fmt::format("splits: expected at most {} blocks of keys each, got {}",
+                                kMostListedBlocks, quota));
+}
+
+SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_t multiprocessors) {
+  const DecodeArgs& args = in_full(config, given);
+  int64_t blocks = ceil_div(capacity(config, args), config.block);
+  if (args.chosen) blocks = std::min(blocks, args.chosen->shape[3]);
+  blocks = std::max<int64_t>(blocks, 1);
+  if (!config.split) return {1, blocks};
+  if (args.batch_invariant) {
+    const int64_t quota = invariant_quota(config);
+    return {std::min(ceil_div(blocks, quota), kMostSplits), quota};
+  }
+  const int64_t units = args.k.shape[2] * config.units();
+  const int64_t bytes = blocks * config.block * (config.dim + config.dim_v) *
+                        static_cast<int64_t>(size_of(config.cache()));
+  const int64_t by_rule = split_rule({.tiles = args.q.shape[0] * units,
+                                      .multiprocessors = multiprocessors * resident_blocks(config),
+                                      .blocks = blocks,
+                                      .query_tiles = config.units(),
+                                      .bytes = bytes});
+  const int64_t at_least = std::min(ceil_div(blocks, kMostListedBlocks), kMostSplits);
+  const int64_t quota = ceil_div(blocks, args.splits.value_or(std::max(by_rule, at_least)));
+  return {ceil_div(blocks, quota), quota};
+}
+
+// Of a GPU; what is not one takes blocks one after another.
+static int64_t multiprocessors(Device& device) {
+  const auto* gpu = dynamic_cast<const CudaDevice*>(&device);
+  return gpu ? gpu->context().properties().multiprocessors : 1;
+}
+
+SparseDecode sparse_decode(Device& device, const DecodeConfig& config) {
+  DecodeConfig complete = validated(config);
+  if (!complete.multiprocessors) complete.multiprocessors = multiprocessors(device);
+  return {device, complete};
+}
+
+// In memory of the thread's own, whose shapes have room after its first call.
+const DecodeArgs& DecodeInterface::in_full(const Config& config, const Args& given) {
+  static thread_local DecodeArgs args;
+  if (&given != &args) args = given;
+  if (config.tokens == 1) {
+    add_axis(args.q, 1, 4);
+    add_axis(args.o, 1, 4);
+    if (args.lse) add_axis(*args.lse, 1, 3);
+  }
+  if (config.fp8_cache && args.k.shape.size() == 4)
+    for (auto* scales : {&args.k_scale, &args.v_scale})
+      if (*scales) spread(**scales, args.k.shape[2]);
+  if (args.chosen && !(config.per_token && config.tokens > 1)) add_axis(*args.chosen, 1, 4);
+  return args;
+}
+
+std::array<const Memory*, 11> DecodeInterface::tensors(const Args& args) {
+  const auto given = [](const std::optional<Memory>& tensor) {
+    return tensor ? &*tensor : nullptr;
+  };
+  return {&args.q,
+          &args.k,
+          &args.v,
+          &args.o,
+          &args.lengths,
+          given(args.chosen),
+          given(args.table),
+          given(args.starts),
+          given(args.k_scale),
+          given(args.v_scale),
+          given(args.lse)};
+}
+
+UpTo<Scalar, 2> DecodeInterface::params(const Config& config, const Args& args) {
+  UpTo<Scalar, 2> params{{Scalar::of_float(F32, scale_of(config, args)), {}}, 1};
+  if (!config.split) return params;
+  const SplitPlan plan = split_plan(config, args, config.multiprocessors);
+  params.values[params.count++] = Scalar::of_int(I32, plan.quota);
+  return params;
+}
+
+UpTo<int64_t, 1> DecodeInterface::free_dims(const Config& config, const Args& args) {
+  if (!config.split) return {{}, 0};
+  return {{split_plan(config, args, config.multiprocessors).splits}, 1};
+}
+
+Limits DecodeInterface::dims(const Limits& limits) {
+  return {{"batch", limits.batch}, {"heads_kv", limits.heads_kv}, {"splits", limits.splits}};
+}
+
+}  // namespace kiln
