@@ -335,6 +335,8 @@ void decode_copy(Decoder& d, bool reduces) {
   }
   d.now.count = 0;
   const auto& modifiers = d.statement().modifiers;
+  for (std::string_view modifier : modifiers)
+    if (modifier.starts_with("im2col")) d.unknown();
   if (!reduces && d.take("prefetch"))
     decode_prefetch(d, rank);
   else if (std::find(modifiers.begin(), modifiers.end(), "bulk_group") != modifiers.end())

@@ -3,6 +3,7 @@
 #include "tests/kernels/late_attention.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "tests/support/late_file.h"
 #include "tests/support/on_device.h"
@@ -44,6 +45,18 @@ TEST_CASE("hand-written block-sparse attention equals float64", "[late]") {
         check_late(device(name), one, density == 1.0 ? 132 : up_to(3));
       }
   }
+}
+
+TEST_CASE("hand-written block-sparse attention is sound on an emulated sm_90a", "[late]") {
+  if (std::getenv("KILN_TEST_DEVICE")) return;
+  std::mt19937_64 random(run_seed() + 2);
+  for (const char* mode : {"issue", "latest", "random"}) {
+    setenv("KILN_EMULATOR_ASYNC", mode, 1);
+    AttentionCase one(late_config(), {1, 2, 2, 300, 300});
+    one.randomize(random(), 0.5);
+    check_late(device("emulator:sm_90a"), one, 2);
+  }
+  unsetenv("KILN_EMULATOR_ASYNC");
 }
 
 TEST_CASE("hand-written attention whose maximum keeps growing equals float64", "[late]") {

@@ -210,7 +210,7 @@ ret;
   CHECK(findings(run(of_384 + "\n.minnctapersm 2", set("dec", 40), set("inc", 96))) == "");
   Report report = run(of_384, set("dec", 40), set("inc", 240));
   CHECK(has(report, Kind::Deadlock));
-  CHECK_THAT(findings(report), Contains("waits for registers, 7168 are free"));
+  CHECK_THAT(findings(report), Contains("waits for registers, 256 are free"));
   CHECK(has(run(of_384, "", set("inc", 240)), Kind::Deadlock));
   report = run(of_384, set("dec", 176), "");
   CHECK(has(report, Kind::RegisterBudget));
@@ -267,6 +267,79 @@ TEST_CASE("copies out of shared memory: what must stand before and behind", "[pr
                           "wait_group 0;", "wait_group 0; END:"),
                  mode, output);
     CHECK(!report.findings.empty());
+  }
+}
+
+TEST_CASE("registers and shared memory of a wgmma under way", "[protocol]") {
+  // b is zeros but for its first 16 bytes; a comes in registers, then d, which is stored.
+  const std::string program = R"(.version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry test(.param .u64 p0)
+{
+.shared .align 1024 .b8 b[256];
+.reg .pred %p<4>; .reg .b32 %r<16>; .reg .b32 %a<4>; .reg .f32 %f<8>; .reg .b64 %d<8>;
+mov.u32 %r0, %tid.x; ld.param.u64 %d0, [p0]; mad.wide.u32 %d1, %r0, 4, %d0;
+mov.u32 %r1, b; mad.lo.u32 %r2, %r0, 2, %r1; mov.u32 %r3, 0x3c003c00; setp.lt.u32 %p0, %r0, 64;
+mad.lo.u32 %r4, %r0, 4, %r1; @%p0 st.shared.b32 [%r4], %r3;
+fence.proxy.async;
+bar.sync 0;
+shr.u32 %r5, %r1, 4; cvt.u64.u32 %d2, %r5; add.u64 %d2, %d2, 0x800080000;
+mov.f32 %f0, 0f3f800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+mov.b32 %a0, %r3; mov.b32 %a1, %r3; mov.b32 %a2, %r3; mov.b32 %a3, %r3;
+wgmma.fence.sync.aligned;
+setp.ne.u32 %p1, %r3, 0;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, {%a0, %a1, %a2, %a3}, %d2, %p1, 1, 1, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+add.f32 %f4, %f0, %f3; st.global.f32 [%d1], %f4;
+mov.b32 %a0, 0; @%p0 st.shared.b32 [%r4], %a0;
+ret;
+}
+)";
+  const auto run = [&](const std::string& text, AsyncMode mode, std::vector<uint8_t>& output) {
+    Options options;
+    options.async = mode;
+    return run_text(text, {&output}, {1}, {128}, 0, options);
+  };
+  const std::string wait = "wgmma.wait_group.sync.aligned 0;\n";
+  const auto before_wait = [&](const std::string& what) {
+    return replaced(replaced(program, wait, what + wait), "mov.b32 %a0, 0; @%p0", "@%p3");
+  };
+  struct Mistake {
+    std::string text;
+    Kind kind;
+    const char* message;
+  };
+  const Mistake mistakes[] = {
+      {replaced(program, wait, ""), Kind::RegisterInFlight,
+       "reads '%f0', an accumulator of a wgmma that it has not awaited"},
+      {replaced(program, "0;\nadd", "1;\nadd"), Kind::RegisterInFlight, "an accumulator"},
+      {replaced(program, "wgmma.commit_group.sync.aligned;", ""), Kind::RegisterInFlight,
+       "an accumulator"},
+      {before_wait("mov.b32 %a0, 0;"), Kind::RegisterInFlight,
+       "writes '%a0', operand a of a wgmma"},
+      {replaced(program, "wgmma.fence.sync.aligned;", ""), Kind::RegisterInFlight,
+       "no wgmma.fence stands between"},
+      {replaced(program, "wgmma.fence.sync.aligned;\n",
+                "wgmma.fence.sync.aligned;\nmov.b32 %a2, 0;"),
+       Kind::RegisterInFlight, "'%a2' is operand a here and no wgmma.fence"},
+      {before_wait("@%p0 st.shared.b32 [%r4], %r3;"), Kind::AsyncNotAwaited, "a wgmma of warp"},
+      {replaced(program, "fence.proxy.async;", ""), Kind::ProxyFence, "by the async proxy"},
+      {replaced(program, "bar.sync 0;", ""), Kind::Race, "no barrier orders the two"},
+  };
+  for (AsyncMode mode : kModes) {
+    std::vector<uint8_t> output(512);
+    CHECK(findings(run(program, mode, output)) == "");
+    float value;
+    std::memcpy(&value, &output[40], 4);
+    CHECK(value == 2 * (16 + 1));
+    for (const Mistake& mistake : mistakes) {
+      const Report report = run(mistake.text, mode, output);
+      INFO(mistake.message << ", mode " << static_cast<int>(mode) << "\n" << findings(report));
+      CHECK(has(report, mistake.kind));
+      CHECK_THAT(findings(report), Contains(mistake.message));
+    }
   }
 }
 

@@ -1,0 +1,43 @@
+// Two whole Hopper kernels (tests/ptx/hopper): block-sparse attention as nvcc compiled it (xdn) and
+// as LLVM compiled the same source (best22), with problems whose results are known.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/ptx/ptx.h"
+#include "runtime/ptx/tensor_map.h"
+
+namespace kiln::ptx {
+
+std::string hopper_text(const std::string& file);  // of tests/ptx/hopper
+
+// Heads of `rows` queries and keys of 128 elements, f16; blocks of 128 × 128, listed by density,
+// the diagonal always.
+struct HopperProblem {
+  int heads, rows;
+  bool causal;
+  double density;
+  float amplitude = 1;  // of the queries
+
+  std::vector<uint16_t> q = {}, k = {}, v = {}, o = {};
+  std::vector<int> lists = {}, counts = {};
+
+  void draw(uint64_t seed);
+  Report run(const Program& program, uint32_t grid, const Options& options);
+  // The largest error over all rows, of the largest value; 1e9 or so if one is not finite.
+  double error() const;
+
+ private:
+  int blocks() const;
+  TensorMapBytes map(const std::vector<uint16_t>& of, uint32_t box_rows, uint32_t panels) const;
+  std::vector<double> attend(int head, int row) const;
+};
+
+// What was found, but for one thing: the last block to end sets the counters back by ordinary
+// stores, behind a relaxed atomic and no fence. A race by the letter of PTX, and none on a GPU,
+// where no block looks at them any more.
+std::string hopper_findings(const Report& report);
+
+}  // namespace kiln::ptx
