@@ -66,10 +66,10 @@ struct Interface {
 // A tile of queries: heads that share a kv head, of one token or all.
 struct Unit {
   const DecodeConfig& c;
-  Expr b, kv_head, place;  // place: which of the kv head's tiles
+  Expr b, index, kv_head, place;  // place: which of the kv head's tiles
 
-  Unit(const DecodeConfig& config, const Expr& b, const Expr& unit)
-      : c(config), b(b), kv_head(unit / c.units()), place(unit % c.units()) {}
+  Unit(const DecodeConfig& config, const Expr& b, const Expr& index)
+      : c(config), b(b), index(index), kv_head(index / c.units()), place(index % c.units()) {}
 
   int64_t head_tiles() const { return c.group / c.heads_tile(); }
   Expr selection() const { return place / head_tiles(); }  // 0, or the token
@@ -216,6 +216,27 @@ void copy_rows(const DecodeConfig& c, const Unit& unit, const At& one) {
     one(unit.selection() + token, unit.head(0), token * c.heads_tile());
 }
 
+// To the split's place among the parts, or to o and lse.
+void store_rows(const Interface& t, const Unit& unit, const Expr& split, const Tile& acc,
+                const Tile& lse) {
+  const DecodeConfig& c = t.c;
+  const Expr& b = unit.b;
+  const int64_t heads = c.heads_tile();
+  if (c.fp8_cache) {
+    const Expr v_scale = (*t.v_scale)(unit.kv_head, 0);
+    for (auto [i, d] : parallel(acc.shape()[0], c.dim_v)) acc(i, d) *= v_scale;
+  }
+  if (c.split) {
+    copy(acc(span(0, c.rows()), all), (*t.parts)(b, unit.index, split, all, all));
+    copy(lse(span(0, c.rows())), (*t.part_lse)(b, unit.index, all, split));
+    return;
+  }
+  copy_rows(c, unit, [&](const Expr& token, const Expr& head, int64_t row) {
+    copy(acc(span(row, heads), all), t.o(b, token, span(head, heads), all));
+    if (c.lse) copy(lse(span(row, heads)), (*t.lse)(b, token, span(head, heads)));
+  });
+}
+
 void read_splits(const Interface& t) {
   const DecodeConfig& c = t.c;
   const int64_t rows = (c.rows() + 15) / 16 * 16;  // those beyond are not stored
@@ -225,7 +246,7 @@ void read_splits(const Interface& t) {
   const Unit unit(c, b, grid[1]);
   const Visible visible(t, unit);
   const int64_t heads = c.heads_tile();
-  if (c.checked) when(split == 0 && grid[1] == 0, [&] { check_sequence(t, b); });
+  if (c.checked) when(split == 0 && unit.index == 0, [&] { check_sequence(t, b); });
 
   Tile queries = alloc_shared({rows, c.dim}, c.dtype);
   const CacheTile keys(c, c.dim), values(c, c.dim_v);
@@ -250,19 +271,7 @@ void read_splits(const Interface& t) {
     gemm(p, v, acc);
   });
   softmax.finish(acc, lse);
-  if (c.fp8_cache) {
-    const Expr v_scale = (*t.v_scale)(unit.kv_head, 0);
-    for (auto [i, d] : parallel(rows, c.dim_v)) acc(i, d) *= v_scale;
-  }
-  if (c.split) {
-    copy(acc(span(0, c.rows()), all), (*t.parts)(b, grid[1], split, all, all));
-    copy(lse(span(0, c.rows())), (*t.part_lse)(b, grid[1], all, split));
-    return;
-  }
-  copy_rows(c, unit, [&](const Expr& token, const Expr& head, int64_t row) {
-    copy(acc(span(row, heads), all), t.o(b, token, span(head, heads), all));
-    if (c.lse) copy(lse(span(row, heads)), (*t.lse)(b, token, span(head, heads)));
-  });
+  store_rows(t, unit, split, acc, lse);
 }
 
 // Parts weigh exp(lse − the largest); those of splits that had nothing to read, 0.

@@ -385,6 +385,25 @@ class Run(KilnTest):
         checks = [[line for line in out.splitlines() if "check" in line] for out in same]
         self.assertEqual(checks[0], checks[1])
 
+    def test_decode(self):
+        small = ["--batch=2", "--heads-kv=2", "--max_cache_seqlen=300", "--device=host"]
+        fits = ["--heads=8", *small]
+        for args in ([], ["--form=mask", "--set", "lse=true"], ["--form=paged", "--num_pages=9"],
+                     ["--form=paged", "--page_block_size=16", "--dtype=bf16", "--sparse_ratio=0.5"],
+                     ["--splits=3"], ["--batch-invariant"], ["--sparse_ratio=0", "--dim_v=64"]):
+            out = self.kiln("run", "sparse_decode", *fits, *args)
+            for word in ("o against float64: right", "GB/s", "sparse  ", "dense   ", "density"):
+                self.assertIn(word, out)
+            self.assertEqual("o against dense: right" in out,
+                             "--sparse_ratio=0" in args or "--num_pages=9" in args)
+        self.expect_error("--heads: expected a multiple of the 2 kv heads, got 7", "run",
+                          "sparse_decode", *small, "--heads=7")
+        for sentence, *args in (("--num-pages: expected at least 4 for 2 sequences, got 3",
+                                 "--form=paged", "--num-pages=3"),
+                                ("only --form paged has pages", "--num-pages=3"),
+                                ("--set dim: kiln run makes the inputs of this", "--set", "dim=64")):
+            self.expect_error(sentence, "run", "sparse_decode", *fits, *args)
+
     def test_mistakes(self):
         for args in (["--topk", "1", "--density", "0.5"], ["--density", "2"], ["--seq", "-1"],
                      ["--dtype", "f64"], ["--heads_kv", "3"], ["--set", "dim=64"], ["--form", "x"],
