@@ -89,7 +89,7 @@ struct QuestCase {
     const KernelEntry& entry = kernel_named(kernel);
     for (const auto& [name, value] : settings) given.emplace(name, value);
     const Options options = entry.with_defaults(given);
-    const Compiled compiled = compile(device, entry.build(options, device.target()));
+    const Function compiled = compile(device, entry.build(options, device.target()));
     for (const auto& [param, value] : entry.default_params(options)) arguments.param(param, value);
     for (const auto& [name, array] : outputs) {
       fill(*array, 77);

@@ -161,13 +161,18 @@ void SparseDecodeCase::run(Device& device) {
   fill(o, NAN);
   fill(lse, NAN);
   const SparseDecode decode = sparse_decode(device, config);
-  kiln::testing::run_on(device, *decode.compiled().executable(), decode.bind(args));
+  kiln::testing::run_on(device, *decode.executable(), decode.bind(args));
 }
 
 void SparseDecodeCase::check(Device& device) {
+  INFO("on " << device.name());
   run(device);
+  compare_with_reference();
+}
+
+void SparseDecodeCase::compare_with_reference() const {
   const DecodeReference reference = decode_reference(config, args);
-  INFO(describe() << " on " << device.name());
+  INFO(describe());
   const Comparison outputs =
       compare(o.values(), reference.o, config.dim_v, accuracy_rule(config.dtype));
   INFO("o: " << outputs.str());

@@ -43,6 +43,7 @@ struct SparseDecodeCase {
   // Results are NaN before the run, so that an element left unwritten shows.
   void run(Device& device);
   void check(Device& device);  // runs and compares o and lse with the reference
+  void compare_with_reference() const;
   std::string describe() const;
 };
 

@@ -2,13 +2,14 @@
 // emulator, where everything is in order but the graph still keeps what it was captured with.
 #include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "runtime/compile.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/late_attention.h"
-#include "tests/kernels/sparse_decode.h"
+#include "tests/kernels/sparse_decode_case.h"
 #include "tests/support/cuda_graph.h"
 #include "tests/support/late_file.h"
 #include "tests/support/on_device.h"
@@ -27,42 +28,47 @@ int rounds(int on_gpu, int on_fake) {
 // first launch fills and a second reads.
 class Decode {
  public:
-  Decode(CudaDevice& gpu, const DecodeConfig& config, const DecodeSizes& sizes)
-      : one(config, sizes), gpu_(gpu) {
-    for (Array* array : arrays()) {
-      memory_.push_back(array->view());
-      memory_.back().data = gpu.allocate(array->bytes());
-    }
+  Decode(CudaDevice& gpu, const DecodeConfig& config)
+      : one(config, sizes()), gpu_(gpu), args_(one.args) {
+    args_.splits = has_gpu() ? 4 : 2;
+    for (Array* array : arrays()) memory_.push_back(gpu.allocate(array->bytes()));
+    size_t next = 0;
+    for (Memory* memory :
+         {&args_.q, &args_.k, &args_.v, &args_.lengths, &*args_.chosen, &args_.o, &*args_.lse})
+      memory->data = memory_[next++];
   }
   ~Decode() {
-    for (const Memory& memory : memory_) gpu_.release(memory.data);
+    for (void* memory : memory_) gpu_.release(memory);
   }
   Decode(const Decode&) = delete;
 
+  void randomize(std::mt19937_64& random) {
+    one.randomize(random);
+    one.fill_cache(random, NAN);
+  }
   void upload() {
     for (size_t i = 0; i < kInputs; ++i)
-      gpu_.upload(memory_[i].data, arrays()[i]->data(), arrays()[i]->bytes());
+      gpu_.upload(memory_[i], arrays()[i]->data(), arrays()[i]->bytes());
   }
   void clear(Stream stream) {  // to NaN, so that what is left unwritten shows
     for (size_t i = kInputs; i < memory_.size(); ++i)
-      cuda::fill(gpu_.context(), memory_[i].data, std::byte{0xff}, arrays()[i]->bytes(), stream);
+      cuda::fill(gpu_.context(), memory_[i], std::byte{0xff}, arrays()[i]->bytes(), stream);
   }
-  void call(const Function& decode, Stream stream, const Workspace& workspace = {}) {
-    std::vector<const Memory*> tensors;
-    for (const TensorInfo& tensor : decode.signature().tensors())
-      tensors.push_back(&memory_.at(static_cast<size_t>(
-          std::find(kNames.begin(), kNames.end(), tensor.name) - kNames.begin())));
-    decode({.tensors = tensors, .dims = {&one.sizes.splits, 1}}, stream, workspace);
+  void call(const SparseDecode& decode, Stream stream, const Workspace& workspace = {}) {
+    decode(args_, stream, workspace);
+  }
+  DecodeLimits limits() const {
+    return {.batch = one.sizes.batch, .heads_kv = one.sizes.heads_kv, .splits = *args_.splits};
   }
   // The bytes of o and lse; waits for the stream.
   std::vector<std::byte> results(Stream stream) {
     std::vector<std::byte> all(one.o.bytes() + one.lse.bytes());
-    cuda::download(gpu_.context(), all.data(), memory_[kInputs].data, one.o.bytes(), stream);
-    cuda::download(gpu_.context(), all.data() + one.o.bytes(), memory_[kInputs + 1].data,
+    cuda::download(gpu_.context(), all.data(), memory_[kInputs], one.o.bytes(), stream);
+    cuda::download(gpu_.context(), all.data() + one.o.bytes(), memory_[kInputs + 1],
                    one.lse.bytes(), stream);
     return all;
   }
-  // What the reference device makes of the same inputs, within the accuracy rule.
+  // What the reference makes of the same inputs, within the accuracy rule.
   void check(Stream stream) {
     const std::vector<std::byte> got = results(stream);
     std::memcpy(one.o.data(), got.data(), one.o.bytes());
@@ -70,26 +76,31 @@ class Decode {
     one.compare_with_reference();
   }
 
-  DecodeCase one;
+  SparseDecodeCase one;
 
  private:
   static constexpr size_t kInputs = 5;
-  static constexpr std::array<std::string_view, 7> kNames = {"q",      "k", "v",  "lengths",
-                                                             "chosen", "o", "lse"};
+  static DecodeProblem sizes() {
+    if (has_gpu()) return {.batch = 16, .heads_kv = 4, .room = 1024, .entries = 64};
+    return {.batch = 2, .heads_kv = 1, .room = 64, .entries = 4};
+  }
   std::array<Array*, 7> arrays() {
-    return {&one.q, &one.k, &one.v, &one.lengths, &one.chosen, &one.o, &one.lse};
+    return {&one.q, &one.k_store, &one.v_store, &one.lengths, &one.chosen, &one.o, &one.lse};
   }
 
   CudaDevice& gpu_;
-  std::vector<Memory> memory_;
+  DecodeArgs args_;
+  std::vector<void*> memory_;
 };
 
 DecodeConfig decode_config(bool lists) {
-  return {.dtype = F16, .group = 4, .dim = 16, .block = 16, .lists = lists};
-}
-DecodeSizes decode_sizes() {
-  if (has_gpu()) return {.batch = 16, .heads_kv = 4, .room = 1024, .entries = 64, .splits = 4};
-  return {.batch = 2, .heads_kv = 1, .room = 64, .entries = 4, .splits = 2};
+  return {.dtype = F16,
+          .dim = 16,
+          .dim_v = 16,
+          .group = 4,
+          .block = 16,
+          .form = lists ? DecodeForm::Indices : DecodeForm::MaskBool,
+          .lse = true};
 }
 
 }  // namespace
@@ -97,7 +108,7 @@ DecodeSizes decode_sizes() {
 TEST_CASE("streams: one handle on 4 streams and in 2 graphs at once, equal every time",
           "[streams]") {
   CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
-  const Function decode = compile(gpu, sparse_decode_kernel(decode_config(true)));
+  const SparseDecode decode = sparse_decode(gpu, decode_config(true));
   std::mt19937_64 random(run_seed() + 11);
   constexpr size_t kStreams = 4, kGraphs = 2;
   std::vector<std::unique_ptr<Decode>> problems;
@@ -106,8 +117,8 @@ TEST_CASE("streams: one handle on 4 streams and in 2 graphs at once, equal every
   std::vector<std::vector<std::byte>> right;
   for (size_t i = 0; i < kStreams + kGraphs; ++i) {
     streams.push_back(std::make_unique<OwnStream>(gpu.context()));
-    problems.push_back(std::make_unique<Decode>(gpu, decode_config(true), decode_sizes()));
-    problems[i]->one.randomize(random);
+    problems.push_back(std::make_unique<Decode>(gpu, decode_config(true)));
+    problems[i]->randomize(random);
     problems[i]->upload();
     problems[i]->call(decode, *streams[i]);
     problems[i]->check(*streams[i]);
@@ -135,16 +146,16 @@ TEST_CASE("streams: a graph of the largest batch follows lengths, lists and mask
   CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
   std::mt19937_64 random(run_seed() + 12);
   for (bool lists : {true, false}) {
-    const Function decode = compile(gpu, sparse_decode_kernel(decode_config(lists)));
+    const SparseDecode decode = sparse_decode(gpu, decode_config(lists));
     OwnStream stream(gpu.context());
-    Decode problem(gpu, decode_config(lists), decode_sizes());
-    problem.one.randomize(random);
+    Decode problem(gpu, decode_config(lists));
+    problem.randomize(random);
     problem.upload();
     problem.call(decode, stream);
     const OwnGraph graph(gpu.context(), stream, [&](Stream s) { problem.call(decode, s); });
     int64_t different = 0;
     for (int replay = 0; replay < rounds(50, 3); ++replay) {
-      problem.one.randomize(random);
+      problem.randomize(random);
       for (int64_t b = replay % 2; b < problem.one.sizes.batch; b += 2)
         problem.one.lengths.set(b, 0);
       problem.upload();
@@ -225,17 +236,15 @@ TEST_CASE("streams: an attention graph follows its lists, some of them empty", "
 TEST_CASE("streams: what an aborted call left in the workspace is nothing to the next",
           "[streams]") {
   CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
-  const Function decode = compile(gpu, sparse_decode_kernel(decode_config(true)));
+  const SparseDecode decode = sparse_decode(gpu, decode_config(true));
   OwnStream stream(gpu.context());
-  Decode problem(gpu, decode_config(true), decode_sizes());
+  Decode problem(gpu, decode_config(true));
   std::mt19937_64 random(run_seed() + 15);
-  problem.one.randomize(random);
+  problem.randomize(random);
   problem.upload();
   problem.call(decode, stream);
   const std::vector<std::byte> right = problem.results(stream);
-  const DecodeSizes& sizes = problem.one.sizes;
-  const size_t bytes = decode.workspace_bytes(
-      {{"batch", sizes.batch}, {"heads_kv", sizes.heads_kv}, {"splits", sizes.splits}});
+  const size_t bytes = decode.workspace_bytes(problem.limits());
   void* memory = gpu.allocate(bytes);
   for (int garbage : {0x00, 0xff, 0x5a, 0x7f}) {
     cuda::fill(gpu.context(), memory, static_cast<std::byte>(garbage), bytes, stream);
