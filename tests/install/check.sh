@@ -61,7 +61,7 @@ cmake --build "$work/package"
 "$work/package/attention"
 "$work/package/loading" "$work/package/libown_kernel.so"
 # Beside any other LLVM, its symbols before ours.
-for other in $(ldconfig -p | awk '/libLLVM.*so\.[0-9]+ / { print $NF }'); do
+for other in $(ldconfig -p | awk '/libLLVM.*so\.[0-9.]+ / { print $NF }'); do
   echo "with $other:"
   LD_PRELOAD=$other "$work/package/attention"
 done
