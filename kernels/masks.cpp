@@ -103,6 +103,21 @@ void set_last_rows(Array& mask) {
       for (int64_t c = 0; c < rows.cols; ++c) set(mask, row * rows.cols + c, true);
 }
 
+Array slice_rows(const Array& mask, int64_t past, int64_t block_m) {
+  if (mask.shape().size() != 4 || (mask.dtype() != Bool && mask.dtype() != I8))
+    throw UserError("mask: expected bool or i8 [batch, heads, rows, cols], got " +
+                    std::string(name(mask.dtype())) + " " + str(mask.shape()));
+  const int64_t all = mask.shape()[2], cols = mask.shape()[3];
+  if (block_m < 1 || past < 0 || past % block_m || past / block_m > all)
+    throw UserError("past: expected a multiple of the block " + std::to_string(block_m) +
+                    " from 0 to " + std::to_string(all) + " blocks, got " + std::to_string(past));
+  const int64_t skipped = past / block_m, rows = all - skipped;
+  Array rest(mask.dtype(), {mask.shape()[0], mask.shape()[1], rows, cols});
+  for (int64_t i = 0; i < rest.size(); ++i)
+    rest.set(i, mask.get(i + (i / (rows * cols) + 1) * skipped * cols));
+  return rest;
+}
+
 Array random_mask(int64_t batch, int64_t heads, const BlockGrid& grid, double density,
                   uint64_t seed) {
   if (!(density >= 0 && density <= 1))

@@ -32,6 +32,10 @@ void trim(Array& mask, const BlockGrid& grid);
 // Sets the last two rows whole (`use_dense_for_last_block`); trim afterwards if causal.
 void set_last_rows(Array& mask);
 
+// Of a mask [B, H, rows, cols] (bool or i8) over all queries of a sequence, the rows of those after
+// the first `past`: what a call on them takes. UserError unless past is whole blocks, at most all.
+Array slice_rows(const Array& mask, int64_t past, int64_t block_m);
+
 // Keeps the diagonal (last visible) block of each row and random visible ones up to `density` of
 // all visible blocks of a head, to the nearest block; `seed` decides which.
 Array random_mask(int64_t batch, int64_t heads, const BlockGrid& grid, double density,

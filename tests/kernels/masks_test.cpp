@@ -66,6 +66,25 @@ TEST_CASE("the last two rows can be set whole", "[masks]") {
   CHECK(single.values() == Cells{1, 1});
 }
 
+TEST_CASE("the rows of a mask that a call after history takes", "[masks]") {
+  for (DType dtype : {Bool, I8}) {
+    Array mask(dtype, {2, 3, 5, 4});
+    for (int64_t i = 0; i < mask.size(); ++i) mask.set(i, i % 7 == 0 || i % 5 == 0);
+    const Array rest = slice_rows(mask, 96, 32);
+    REQUIRE(rest.shape() == Shape{2, 3, 2, 4});
+    REQUIRE(rest.dtype() == dtype);
+    for (int64_t head = 0; head < 6; ++head)
+      for (int64_t at = 0; at < 8; ++at)
+        REQUIRE(rest.get(head * 8 + at) == mask.get(head * 20 + 12 + at));
+    CHECK(slice_rows(mask, 0, 32).values() == mask.values());
+    CHECK(slice_rows(mask, 160, 32).size() == 0);
+    for (int64_t past : {-32, 16, 192})
+      CHECK_THROWS_WITH(slice_rows(mask, past, 32),
+                        Catch::Contains("past: expected a multiple of the block 32 from 0 to 5"));
+  }
+  CHECK_THROWS_WITH(slice_rows(Array(I32, {1, 1, 1, 1}), 0, 32), Catch::Contains("bool or i8"));
+}
+
 TEST_CASE("random masks keep the diagonal and hit the density", "[masks]") {
   BlockGrid grid{1024, 1024, 64, 64, true};
   for (double density : {0.0, 0.25, 0.5, 1.0}) {

@@ -115,6 +115,43 @@ TEST_CASE("decode: several tokens see what each would alone", "[decode]") {
   }
 }
 
+TEST_CASE("decode: a token sees what its row of a prefill with history sees", "[decode]") {
+  const int64_t seq = 20, all = 200, past = all - seq - 4;  // history of whole blocks: 176
+  AttentionConfig config{.dim = 64, .dim_v = 64, .block_m = 16, .block_n = 32};
+  config.form = BlockForm::MaskI8;
+  config.causal = config.lse = true;
+  AttentionCase prefill(config, {.heads = 4, .heads_kv = 2, .seq = all - past, .seq_kv = all});
+  std::mt19937_64 random(run_seed());
+  prefill.randomize(run_seed());
+  Array mask(I8, {1, 4, 13, 7});  // of all queries; a kv head's two heads see the same
+  for (int64_t i = 0; i < mask.size(); ++i)
+    mask.set(i, i / 91 % 2 ? mask.get(i - 91) : static_cast<double>(random() % 2));
+  const Array rows = slice_rows(mask, past, 16);
+  prefill.args.mask = rows.view();
+  prefill.check(fast_device());
+
+  DecodeConfig one{.dim = 64, .dim_v = 64, .group = 2, .block = 32, .form = DecodeForm::MaskI8};
+  const SparseDecode decode = sparse_decode(device("host"), one);
+  Array o(F16, {1, 4, 64}), q(F16, {1, 4, 64}), length(I32, {1}), chosen(I8, {1, 2, 7});
+  DecodeArgs args{.q = q.view(), .k = prefill.k.view(), .v = prefill.v.view(), .o = o.view()};
+  for (Memory* cache : {&args.k, &args.v}) {  // [batch, heads, keys, dim]: HND
+    std::swap(cache->shape[1], cache->shape[2]);
+    std::swap(cache->strides[1], cache->strides[2]);
+  }
+  args.lengths = length.view();
+  args.chosen = chosen.view();
+  for (int64_t i = 0; i < all - past; ++i) {
+    const auto at = [&](int64_t head, int64_t d) { return (head * (all - past) + i) * 64 + d; };
+    length.set(0, static_cast<double>(past + i + 1));
+    for (int64_t n = 0; n < 4 * 64; ++n) q.set(n, prefill.q.get(at(n / 64, n % 64)));
+    for (int64_t n = 0; n < 14; ++n)
+      chosen.set(n, rows.get(((n / 7 * 2) * rows.shape()[2] + i / 16) * 7 + n % 7));
+    decode(args);
+    for (int64_t n = 0; n < 4 * 64; ++n)
+      REQUIRE(o.get(n) == Approx(prefill.o.get(at(n / 64, n % 64))).margin(2e-3));
+  }
+}
+
 TEST_CASE("decode: pages of every size, in every layout", "[decode][paged]") {
   std::mt19937_64 random(run_seed());
   for (int64_t page : {16, 32, 64, 128, 256, 1024})
