@@ -240,8 +240,8 @@ std::string text_of(const Case& test, const std::string& entry, size_t count) {
   text += fmt::format(
       "wgmma.fence.sync.aligned;\n{} {{{}}}, {}, %l9, %p0{};\n"
       "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n",
-      instruction_of(test), list(count, "d"), test.registers ? fmt::format("{{{}}}", list(4, "a")) : "%l8",
-      rest);
+      instruction_of(test), list(count, "d"),
+      test.registers ? fmt::format("{{{}}}", list(4, "a")) : "%l8", rest);
   text += fmt::format("mad.wide.u32 %l1, %r0, {}, %l1; mov.u64 %l4, 0;\n", 8 * count);
   for (size_t i = 0; i < count; ++i)
     text += fmt::format("cvt.u64.u32 %l4, %d{}; st.global.b64 [%l1+{}], %l4;\n", i, 8 * i);

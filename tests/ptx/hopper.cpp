@@ -67,6 +67,12 @@ void HopperProblem::draw(uint64_t seed) {
         lists[tile * static_cast<size_t>(blocks()) + static_cast<size_t>(counts[tile]++)] = j;
     }
   }
+  expected.clear();
+  for (int head = 0; head < heads; ++head)
+    for (int row = 0; row < rows; ++row) {
+      const std::vector<double> values = attend(head, row);
+      expected.insert(expected.end(), values.begin(), values.end());
+    }
 }
 
 TensorMapBytes HopperProblem::map(const std::vector<uint16_t>& of, uint32_t box_rows,
@@ -121,16 +127,11 @@ Report HopperProblem::run(const Program& program, uint32_t grid, const Options& 
 
 double HopperProblem::error() const {
   double worst = 0, largest = 0;
-  for (int head = 0; head < heads; ++head)
-    for (int row = 0; row < rows; ++row) {
-      const auto base = static_cast<size_t>((head * rows + row) * kD);
-      std::vector<double> expected = attend(head, row);
-      for (size_t d = 0; d < kD; ++d) {
-        const double difference = expected[d] - static_cast<double>(to_float(Half{o[base + d]}));
-        worst = std::max(worst, std::isfinite(difference) ? std::fabs(difference) : 1e9);
-        largest = std::max(largest, std::fabs(expected[d]));
-      }
-    }
+  for (size_t i = 0; i < o.size(); ++i) {
+    const double difference = expected[i] - value(o, i);
+    worst = std::max(worst, std::isfinite(difference) ? std::fabs(difference) : 1e9);
+    largest = std::max(largest, std::fabs(expected[i]));
+  }
   return worst / largest;
 }
 

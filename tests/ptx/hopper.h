@@ -23,6 +23,7 @@ struct HopperProblem {
 
   std::vector<uint16_t> q = {}, k = {}, v = {}, o = {};
   std::vector<int> lists = {}, counts = {};
+  std::vector<double> expected = {};
 
   void draw(uint64_t seed);
   Report run(const Program& program, uint32_t grid, const Options& options);

