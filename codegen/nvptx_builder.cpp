@@ -48,6 +48,14 @@ llvm::BasicBlock* Builder::block(const char* name) {
   return llvm::BasicBlock::Create(ir.getContext(), name, ir.GetInsertBlock()->getParent());
 }
 
+// What goes into a loop has a value, though nobody reads it: of registers that each round moves on
+// by one, ptxas 13.0 drops a move where the first was never written, and gives results of a wrong
+// round.
+Val Builder::defined(Val value) {
+  return llvm::isa<llvm::UndefValue>(value) ? llvm::Constant::getNullValue(value->getType())
+                                            : value;
+}
+
 Values Builder::loop(Val begin, Val end, Val step, Values carried,
                      const std::function<Values(Val, const Values&)>& body) {
   llvm::BasicBlock *before = ir.GetInsertBlock(), *head = block("loop"), *inside = block("body"),
@@ -60,7 +68,7 @@ Values Builder::loop(Val begin, Val end, Val step, Values carried,
   Values values;
   for (Val value : carried) {
     phis.push_back(ir.CreatePHI(value->getType(), 2));
-    phis.back()->addIncoming(value, before);
+    phis.back()->addIncoming(defined(value), before);
     values.push_back(phis.back());
   }
   ir.CreateCondBr(ir.CreateICmpSLT(index, end), inside, after);

@@ -58,6 +58,7 @@ class Builder {
   // Conditions; null stands for true.
   Val both(Val a, Val b) { return !a ? b : !b ? a : ir.CreateAnd(a, b); }
 
+  Val defined(Val value);  // 0 for one that is nothing yet
   // Structured control flow; i32 counters. `carried` are the values on entry, body(index, values)
   // gives those of the next round; the result is those at the end.
   Values loop(Val begin, Val end, Val step, Values carried,

@@ -107,7 +107,7 @@ void Emitter::emit_loop(const Op& op) {
   std::vector<llvm::PHINode*> phis;
   for (Val value : registers_of(tiles)) {
     phis.push_back(ir.CreatePHI(value->getType(), 2));
-    phis.back()->addIncoming(value, before);
+    phis.back()->addIncoming(b.defined(value), before);
   }
   set_registers(tiles, Values(phis.begin(), phis.end()));
   Exits exits{after, tiles, {}};

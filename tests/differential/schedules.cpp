@@ -28,6 +28,7 @@ constexpr const char* kDeclined[] = {
     "its address depends on",
 };
 constexpr std::string_view kNot = "not fetched ahead: ";
+constexpr std::string_view kAhead = " is computed a round ahead";  // pipeline_gemms
 constexpr int kMostStages = 5;
 
 std::string slots(int64_t number) {
@@ -37,6 +38,7 @@ std::string slots(int64_t number) {
 void note_loop(const Op& op, Occurrences& found) {
   const std::string& reason = op.word("reason");
   if (reason.starts_with(kNot)) found.insert("schedule: a loop that fetches nothing ahead");
+  if (reason.find(kAhead) != std::string::npos) found.insert("schedule: a gemm a round ahead");
   if (!reason.starts_with("fetches ")) return;
   found.insert("schedule: a loop that fetches ahead");
   for (int64_t number = 2; number <= kMostStages; ++number)
@@ -106,7 +108,8 @@ std::vector<std::string> all_schedules() {
   std::vector<std::string> all = {
       "schedule: a loop that fetches ahead",    "schedule: a loop that fetches nothing ahead",
       "schedule: a guarded copy fetched ahead", "schedule: as many warps as wished",
-      "schedule: selected loops over lists",    "schedule: a list in several parts"};
+      "schedule: selected loops over lists",    "schedule: a list in several parts",
+      "schedule: a gemm a round ahead"};
   for (int64_t number = 2; number <= kMostStages; ++number) all.push_back(slots(number));
   for (const char* why : kDeclined) all.push_back(fmt::format("schedule: declined as {}", why));
   for (const Pass& pass : all_passes())

@@ -147,12 +147,13 @@ class Body {
   void branch(int depth);
   void region(OpId op, int depth);
   void loop(int depth);
-  std::string wished_schedule();
-  OpId for_op(const std::string& kind, int64_t stages, int64_t trips = kMaxTrips);
+  std::string wished_schedule(bool ahead = false);
+  OpId for_op(const std::string& kind, int64_t stages, int64_t trips = kMaxTrips,
+              bool ahead = false);
   void loop_with_exits(int depth);
   void exit_if(Value rounds, int64_t most, bool surely, int depth);
   void selected(int depth);
-  OpId selected_op(bool ordered, bool wide = false);
+  OpId selected_op(bool ordered, bool wide = false, bool ahead = false);
   Value selected_row(bool is_list);
   Value wide_row(bool is_list);
   void commuting_statements();

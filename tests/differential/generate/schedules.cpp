@@ -28,6 +28,7 @@ struct Body::Fetched {
 struct Body::Schedule {
   struct Chain {
     TileInfo q, s, top, old, p, acc;
+    bool ahead = false;  // as pipeline_gemms takes it: the next round's s may come before this p·v
   };
   std::vector<Fetched> fetched;
   std::optional<Fetched> late;  // under way while the others are used, but not from round to round
@@ -62,7 +63,7 @@ void Body::choose_fetched(Schedule& it) {
     scope_.tiles.push_back(it.late->tile);
     scope_.tiles.push_back(it.late->sum);
   }
-  const bool chain = random_.chance(35);
+  const bool chain = random_.chance(50);
   const int tiles = chain ? 2 : static_cast<int>(random_.between(1, 3));
   for (int i = 0; i < tiles; ++i)
     if (!choose_tile(it, chain)) break;
@@ -139,19 +140,21 @@ void Body::make_chain(Schedule& it) {
   builder_.fill(0, c.acc.value);
   scope_.tiles.push_back(c.top);
   scope_.tiles.push_back(c.acc);
+  c.ahead = random_.chance(75);
   it.chain = c;
 }
 
 void Body::schedule_loop(const Schedule& it, int depth, int most_rounds) {
   OpId op;
   bool far = false;
+  const bool ahead = it.chain && it.chain->ahead;
   if (random_.chance(30)) {
-    op = selected_op(true, random_.chance(30));
+    op = selected_op(true, random_.chance(30), ahead);
   } else if (random_.chance(6)) {
     op = far_loop();
     far = true;
   } else {
-    op = for_op("pipelined", random_.pick({0, 1, 2, 2, 3, 3, 4, 4, 5, 5}), most_rounds);
+    op = for_op("pipelined", random_.pick({0, 1, 2, 2, 3, 3, 4, 4, 5, 5}), most_rounds, ahead);
   }
   RegionId region = builder_.add_region(op);
   Inner inner(scope_);
@@ -198,7 +201,8 @@ void Body::schedule_round(const Schedule& it, Value index, int depth) {
     const size_t left = it.fetched.size() - at;
     const size_t group =
         it.chain ? left : static_cast<size_t>(random_.between(1, static_cast<int64_t>(left)));
-    const int guards = random_.pick({0, 0, 0, 0, 0, 0, 1, 1, 1, 2});
+    const bool ahead = it.chain && it.chain->ahead;
+    const int guards = ahead ? 0 : random_.pick({0, 0, 0, 0, 0, 0, 1, 1, 1, 2});
     fetch_group(it, at, group, index, guards);
     at += group;
   }
@@ -263,12 +267,17 @@ bool Body::fetch_guarded(const Schedule& it, size_t first, size_t count, Value i
 
 void Body::fetch_and_use(const Schedule& it, size_t first, size_t count, Value index) {
   const bool together = it.chain || random_.chance(50);
+  const bool ahead = it.chain && it.chain->ahead;
   for (size_t i = first; i < first + count; ++i) {
     fetch_whole(it, it.fetched[i], index);
-    scope_.tiles.push_back(it.fetched[i].tile);
+    if (!ahead) scope_.tiles.push_back(it.fetched[i].tile);
     if (!together) use_fetched(it, it.fetched[i]);
   }
   if (it.chain) multiply_twice(it);
+  if (ahead) {
+    if (random_.chance(40)) add_fetched(it.fetched[first + 1]);
+    return;
+  }
   for (size_t i = first; together && i < first + count; ++i) use_fetched(it, it.fetched[i]);
   if (random_.chance(8)) {  // once more, over what was read
     fetch_whole(it, it.fetched[first], index);

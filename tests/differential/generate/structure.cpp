@@ -72,19 +72,19 @@ void Body::region(OpId op, int depth) {
   }
 }
 
-std::string Body::wished_schedule() {
+std::string Body::wished_schedule(bool ahead) {
+  if (ahead) return random_.pick({"overlap", "overlap", "auto", "serial"});
   return random_.pick({"auto", "auto", "overlap", "serial"});
 }
 
-// At most `trips` rounds.
-OpId Body::for_op(const std::string& kind, int64_t stages, int64_t trips) {
+// At most `trips` rounds; `ahead`: that may overlap, as their step is 1.
+OpId Body::for_op(const std::string& kind, int64_t stages, int64_t trips, bool ahead) {
   Attrs attrs;
   attrs.set("kind", kind);
-  const std::string schedule = wished_schedule();
+  const std::string schedule = wished_schedule(ahead);
   if (kind == "pipelined") attrs.set("stages", stages), attrs.set("schedule", schedule);
-  // Rounds that overlap go by 1.
   const int64_t begin = random_.between(-3, 3);
-  const int64_t step = schedule == "overlap" ? 1 : random_.between(1, 3);
+  const int64_t step = ahead || schedule == "overlap" ? 1 : random_.between(1, 3);
   const int64_t last = begin + trips * step;
   Value from = i32(begin), end = views_.small(begin - 1, last);
   Value by = i32(step);
@@ -173,7 +173,7 @@ Value Body::wide_row(bool is_list) {
   return tile.value;
 }
 
-OpId Body::selected_op(bool ordered, bool wide) {
+OpId Body::selected_op(bool ordered, bool wide, bool ahead) {
   const bool is_list = random_.chance(50);
   std::vector<Value> operands{wide ? wide_row(is_list) : selected_row(is_list)};
   auto bound = [&] {
@@ -187,7 +187,7 @@ OpId Body::selected_op(bool ordered, bool wide) {
   }
   Attrs attrs;
   attrs.set("stages", random_.between(0, 5));
-  attrs.set("schedule", wished_schedule());
+  attrs.set("schedule", wished_schedule(ahead));
   attrs.set("ordered", ordered);
   return builder_.emit(OpCode::Selected, operands, std::move(attrs));
 }
