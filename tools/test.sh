@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Every test there is, from a fresh clone: style, unit tests, the installed package, differential
 # fuzzing, programs that must not compile, the GPU's (skipped without one) and the bundle for GPU
-# machines, sanitizers, libFuzzer, threads under ThreadSanitizer, the demo. Prints the minutes of
-# each part; a part that fails does not hide the later ones, and the exit status says whether all
-# passed.
+# machines, sanitizers, libFuzzer, the demo. Prints the minutes of each part; a part that fails does
+# not hide the later ones, and the exit status says whether all passed.
 #
 # KILN_TEST_FAST=1 leaves out the sanitizers and libFuzzer.
 set -uo pipefail
@@ -13,7 +12,6 @@ jobs=${KILN_TEST_JOBS:-$(nproc)}
 fuzz_seconds=120
 release=build/release
 asan=build/asan
-tsan=build/tsan
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -100,9 +98,6 @@ if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
   part "build with sanitizers" build asan
   part "tests under sanitizers" run_ctest $asan -LE 'differential|nocompile|performance|gpu'
   part "libFuzzer: parser, .npy reader, PTX emulator" fuzz
-  export TSAN_OPTIONS="external_symbolizer_path=$ASAN_SYMBOLIZER_PATH halt_on_error=1"
-  part "build for ThreadSanitizer" build tsan
-  part "threads under ThreadSanitizer" run_ctest $tsan -R '^threads$'
 fi
 part "demo" timeout 900 bash tools/demo.sh
 

@@ -1,5 +1,5 @@
-// Many threads compile and launch at once, from the first use in the process on: what
-// ThreadSanitizer is to watch (preset tsan). All results are checked.
+// Many threads compile and launch at once, from the first use in the process on; all results are
+// checked. Preset tsan builds it with ThreadSanitizer.
 #include <algorithm>
 #include <barrier>
 #include <catch2/catch.hpp>
