@@ -121,7 +121,8 @@ std::set<int> lines_run(const std::string& text, std::vector<HopperProblem>& pro
 TEST_CASE("each mistake in the protocol of a Hopper kernel shows", "[hopper][mutation]") {
   std::vector<std::string> lines = lines_of(hopper_text("xdn.ptx"));
   for (std::string& line : lines)
-    if (line.find(".reg .pred 	%p<") != std::string::npos) line += " .reg .b32 %mutant;";
+    if (line.find(".reg .pred") != line.npos && line.find("%p<") != line.npos)
+      line += " .reg .b32 %mutant;";
   std::vector<HopperProblem> problems = {{2, 384, true, 0.6}, {1, 256, false, 1, 12}};
   for (HopperProblem& problem : problems) problem.draw(5);
   const std::set<int> run = lines_run(joined(lines), problems);
