@@ -92,11 +92,11 @@ const char* excuse(const Mutant& mutant) {
     const char *of, *why;
   };
   constexpr Excuse kExcuses[] = {
-      {"without \twgmma.fence", "each round has two, and either does for both"},
-      {"without \tfence.mbarrier_init", "fence.proxy.async behind it does, too"},
-      {"without \tfence.proxy.async", "at the start fence.mbarrier_init does, too"},
-      {"without \tsetmaxnreg.inc", "the emulator's registers are as many as the code names"},
-      {"without \tbar.warp.sync", "what one lane has waited for, the emulator's warp knows"},
+      {"without     wgmma.fence", "each round has two, and either does for both"},
+      {"without     fence.mbarrier_init", "fence.proxy.async behind it does, too"},
+      {"without     fence.proxy.async", "at the start fence.mbarrier_init does, too"},
+      {"without     setmaxnreg.inc", "the emulator's registers are as many as the code names"},
+      {"without     bar.warp.sync", "what one lane has waited for, the emulator's warp knows"},
   };
   for (const Excuse& each : kExcuses)
     if (mutant.what.starts_with(each.of)) return each.why;
