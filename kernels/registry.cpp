@@ -38,10 +38,10 @@ int64_t Options::integer(std::string_view name, int64_t low, int64_t high) const
   return number;
 }
 
-size_t Options::choice(std::string_view name, std::initializer_list<std::string_view> words) const {
+size_t Options::choice(std::string_view name, std::span<const std::string_view> words) const {
   const std::string& value = text(name);
   for (size_t i = 0; i < words.size(); ++i)
-    if (words.begin()[i] == value) return i;
+    if (words[i] == value) return i;
   throw UserError(
       fmt::format("{}: expected one of {}, got '{}'", name, fmt::join(words, ", "), value));
 }

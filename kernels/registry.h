@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,10 @@ class Options {
   int64_t integer(std::string_view name, int64_t low, int64_t high) const;
   bool boolean(std::string_view name) const;  // true, false, 1, 0
   DType dtype(std::string_view name, std::initializer_list<DType> legal) const;
-  size_t choice(std::string_view name, std::initializer_list<std::string_view> words) const;
+  size_t choice(std::string_view name, std::span<const std::string_view> words) const;
+  size_t choice(std::string_view name, std::initializer_list<std::string_view> words) const {
+    return choice(name, std::span(words.begin(), words.size()));
+  }
 
  private:
   std::map<std::string, std::string> values_;

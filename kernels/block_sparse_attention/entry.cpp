@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-static const std::initializer_list<std::string_view> kForms = {"mask", "mask_i8", "lists", "dense"};
+static constexpr std::string_view kForms[] = {"mask", "mask_i8", "lists", "dense"};
 
 AttentionConfig attention_config(const Options& options) {
   AttentionConfig config;
@@ -52,7 +52,7 @@ std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
           {"dim_v", std::to_string(config.dim_v)},
           {"block_m", std::to_string(config.block_m)},
           {"block_n", std::to_string(config.block_n)},
-          {"form", std::string(kForms.begin()[static_cast<size_t>(config.form)])},
+          {"form", std::string(kForms[static_cast<size_t>(config.form)])},
           {"causal", config.causal ? "true" : "false"}};
 }
 

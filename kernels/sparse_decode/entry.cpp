@@ -5,7 +5,7 @@
 namespace kiln {
 
 // As DecodeForm.
-const std::initializer_list<std::string_view> kForms = {"indices", "mask", "mask_i8", "dense"};
+static constexpr std::string_view kForms[] = {"indices", "mask", "mask_i8", "dense"};
 
 DecodeConfig decode_config(const Options& options) {
   DecodeConfig config;
@@ -52,7 +52,7 @@ std::map<std::string, std::string> settings_of(const DecodeConfig& config) {
           {"group", std::to_string(config.group)},
           {"block", std::to_string(config.block)},
           {"page", std::to_string(config.page)},
-          {"form", std::string(kForms.begin()[static_cast<size_t>(config.form)])}};
+          {"form", std::string(kForms[static_cast<size_t>(config.form)])}};
 }
 
 std::vector<OptionInfo> options() {

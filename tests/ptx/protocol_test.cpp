@@ -292,6 +292,7 @@ setp.ne.u32 %p1, %r3, 0;
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, {%a0, %a1, %a2, %a3}, %d2, %p1, 1, 1, 0;
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
+bar.sync 1;
 add.f32 %f4, %f0, %f3; st.global.f32 [%d1], %f4;
 mov.b32 %a0, 0; @%p0 st.shared.b32 [%r4], %a0;
 ret;
@@ -314,7 +315,8 @@ ret;
   const Mistake mistakes[] = {
       {replaced(program, wait, ""), Kind::RegisterInFlight,
        "reads '%f0', an accumulator of a wgmma that it has not awaited"},
-      {replaced(program, "0;\nadd", "1;\nadd"), Kind::RegisterInFlight, "an accumulator"},
+      {replaced(program, wait, "wgmma.wait_group.sync.aligned 1;\n"), Kind::RegisterInFlight,
+       "an accumulator"},
       {replaced(program, "wgmma.commit_group.sync.aligned;", ""), Kind::RegisterInFlight,
        "an accumulator"},
       {before_wait("mov.b32 %a0, 0;"), Kind::RegisterInFlight,
@@ -326,7 +328,7 @@ ret;
        Kind::RegisterInFlight, "'%a2' is operand a here and no wgmma.fence"},
       {before_wait("@%p0 st.shared.b32 [%r4], %r3;"), Kind::AsyncNotAwaited, "a wgmma of warp"},
       {replaced(program, "fence.proxy.async;", ""), Kind::ProxyFence, "by the async proxy"},
-      {replaced(program, "bar.sync 0;", ""), Kind::Race, "no barrier orders the two"},
+      {replaced(program, "bar.sync 0;", ""), Kind::Race, "orders the two"},
   };
   for (AsyncMode mode : kModes) {
     std::vector<uint8_t> output(512);

@@ -13,7 +13,6 @@
 #include "ir/parse.h"
 #include "runtime/cuda_device.h"
 #include "runtime/cuda_tensor_map.h"
-#include "runtime/emulator_device.h"
 #include "tests/runtime/gpu_support.h"
 
 using namespace kiln;
@@ -333,12 +332,4 @@ TEST_CASE("tensor map: a launch passes maps first, then the other slots") {
   CHECK_THROWS_AS(CudaExecutable(cuda_shared(context), kernel, code,
                                  cuda::load_module(context, code.ptx, "mapped")),
                   InternalError);
-}
-
-TEST_CASE("tensor map: the emulator says that it has none") {
-  GpuCode code;
-  code.launches = {{"mapped", {{Slot::Kind::Map, "x", 0, {{16}, 16, false}}}, 32, 0}};
-  CHECK_THAT(device_error_of([&] { emulated(scale_kernel(), code); }),
-             Contains("scale: the emulator does not run copies by tensor maps (TMA), as of x") &&
-                 Contains("on a GPU"));
 }
