@@ -172,31 +172,8 @@ class Guards {
     exits_.merge(leaving);
   }
 
-  // How many rounds surely run; more than a few are not counted.
-  int64_t sure_rounds(OpId id) const {
-    constexpr int64_t kMostCounted = 8;
-    const Op& op = kernel_.op(id);
-    if (op.code != OpCode::For) return 0;
-    const auto begin = constant_int(kernel_, op.operands[0]);
-    const auto end = constant_int(kernel_, op.operands[1]);
-    const auto step = constant_int(kernel_, op.operands[2]);
-    if (!begin || !end || !step || *step < 1 || *end <= *begin) return 0;
-    const int64_t rounds = (*end - *begin + *step - 1) / *step;
-    return rounds <= kMostCounted ? rounds : 0;
-  }
-
-  // Any number of rounds, none included; of a `loop` one at least, which an exit ends. Where the
-  // number is known, so is how many copies have been issued since those before the loop.
+  // Any number of rounds, none included; of a `loop` one at least, which an exit ends.
   void loop(OpId id, State& state) {
-    State counted{{}, state.under_way};
-    any_rounds(id, state);
-    const int64_t rounds = sure_rounds(id);
-    for (int64_t i = 0; i < rounds; ++i, counted.touched.clear())
-      region(kernel_.op(id).regions[0], counted);
-    if (rounds > 0) state.under_way = std::move(counted.under_way);
-  }
-
-  void any_rounds(OpId id, State& state) {
     State round = heads_[id];
     if (!rounds_alone_) round.merge(state);
     State outer = std::exchange(exits_, {});
