@@ -22,11 +22,17 @@ struct UpTo {
   operator std::span<const T>() const { return {values.data(), count}; }
 };
 
+// The scalars of a call: params in the signature's order, and the dims that no tensor tells.
+template <size_t Params, size_t Dims = 0>
+struct CallScalars {
+  UpTo<Scalar, Params> params;
+  UpTo<int64_t, Dims> dims;
+};
+
 // `Interface` says what the kernel takes: types Config, Args and Limits; kTensors, the names of all
 // tensors that a configuration may have; kernel(config), tensors(args) in the order of the names
-// (null: not given), params(config, args) in the signature's order, check(config, args) of what the
-// signature does not say, dims(limits). Where there are any: free_dims(config, args), those that no
-// tensor tells; in_full(config, args), the arguments with what a caller may leave out.
+// (null: not given), scalars(config, args), check(config, args) of what the signature does not say,
+// dims(limits). Where a caller may leave out axes: in_full(config, args), the arguments with them.
 template <class Interface>
 class LibraryFunction : public Function {
  public:
@@ -51,35 +57,34 @@ class LibraryFunction : public Function {
   // Checks and launches (runtime/function.h); allocates nothing on cuda.
   void operator()(const Args& args, Stream stream, const Workspace& workspace = {}) const {
     executable();  // of a handle that is not released
-    Interface::check(config_, args);
     const Args& full = in_full(args);
+    Interface::check(config_, full);
     const auto given = Interface::tensors(full);
     Tensors ordered;
     for (size_t i = 0; i < count_; ++i) ordered[i] = given[order_[i]];
-    const auto params = Interface::params(config_, full);
-    const auto dims = free_dims(full);
-    Function::operator()({.tensors = {ordered.data(), count_}, .params = params, .dims = dims},
-                         stream, workspace);
+    const auto scalars = Interface::scalars(config_, full);
+    Function::operator()(
+        {.tensors = {ordered.data(), count_}, .params = scalars.params, .dims = scalars.dims},
+        stream, workspace);
   }
   // On no stream of the caller's, to the end. Overlapping tensors are found too.
   void operator()(const Args& args) const { executable()->run(bind(args)); }
 
   Bindings bind(const Args& args) const {  // checked; allocates
     const Signature& expected = signature();
-    Interface::check(config_, args);
     const Args& full = in_full(args);
+    Interface::check(config_, full);
     const auto given = Interface::tensors(full);
-    const auto params = Interface::params(config_, full);
-    const auto dims = free_dims(full);
+    const auto scalars = Interface::scalars(config_, full);
+    const std::span<const Scalar> params = scalars.params;
+    const std::span<const int64_t> dims = scalars.dims;
     Arguments arguments;
     for (size_t i = 0; i < given.size(); ++i)
       if (given[i]) arguments.tensor(std::string(Interface::kTensors[i]), *given[i]);
-    const std::span<const Scalar> values = params;
-    for (size_t i = 0; i < values.size(); ++i)
-      arguments.param(expected.params()[i].name, values[i]);
-    const std::span<const int64_t> extents = dims;
-    for (size_t i = 0; i < extents.size(); ++i)
-      arguments.dim(executable()->plan().free_dims()[i], extents[i]);
+    for (size_t i = 0; i < params.size(); ++i)
+      arguments.param(expected.params()[i].name, params[i]);
+    for (size_t i = 0; i < dims.size(); ++i)
+      arguments.dim(executable()->plan().free_dims()[i], dims[i]);
     return kiln::bind(expected, arguments);
   }
 
@@ -97,13 +102,6 @@ class LibraryFunction : public Function {
     else
       return args;
   }
-  auto free_dims(const Args& args) const {
-    if constexpr (requires { Interface::free_dims(config_, args); })
-      return Interface::free_dims(config_, args);
-    else
-      return std::array<int64_t, 0>();
-  }
-
   using Tensors = std::array<const Memory*, Interface::kTensors.size()>;
   Config config_;
   std::array<size_t, Interface::kTensors.size()> order_ = {};  // of the signature, among the names

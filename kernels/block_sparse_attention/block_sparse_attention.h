@@ -84,8 +84,8 @@ struct AttentionInterface {
                                                                "mask", "counts", "indices", "lse"};
   static Kernel kernel(const Config& config) { return block_sparse_attention_kernel(config); }
   static std::array<const Memory*, 8> tensors(const Args& args);
-  static std::array<Scalar, 1> params(const Config& config, const Args& args) {
-    return {Scalar::of_float(F32, scale_of(config, args))};
+  static CallScalars<1> scalars(const Config& config, const Args& args) {
+    return {{{Scalar::of_float(F32, scale_of(config, args))}}};
   }
   static void check(const Config& config, const Args& args) { kiln::check(config, args); }
   static kiln::Limits dims(const Limits& limits);

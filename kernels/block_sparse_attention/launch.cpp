@@ -1,55 +1,17 @@
 // The callable: checks what the caller gave, then launches.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <initializer_list>
 
 #include "ir/error.h"
+#include "kernels/argument_checks.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 
 namespace kiln {
 namespace {
 
-using Extents = std::initializer_list<int64_t>;  // no memory is allocated for what is right
-
-void require_rank(const char* what, const Memory& tensor, size_t rank, const char* axes) {
-  if (tensor.shape.size() != rank)
-    throw UserError(fmt::format("{}: expected shape [{}], got {}", what, axes, str(tensor.shape)));
-}
-
-void require_dtype(const char* what, const Memory& tensor, DType dtype) {
-  if (tensor.dtype != dtype)
-    throw UserError(
-        fmt::format("{}: expected dtype {}, got {}", what, name(dtype), name(tensor.dtype)));
-}
-
-void require_shape(const char* what, const Memory& tensor, Extents shape) {
-  if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
-    throw UserError(
-        fmt::format("{}: expected shape {}, got {}", what, str(Shape(shape)), str(tensor.shape)));
-}
-
-// The first axes exactly, the last `growing` ones at least.
-void require_at_least(const char* what, const Memory& tensor, Extents shape, size_t growing) {
-  bool good = tensor.shape.size() == shape.size();
-  for (size_t axis = 0; good && axis < shape.size(); ++axis)
-    good = axis + growing < shape.size() ? tensor.shape[axis] == shape.begin()[axis]
-                                         : tensor.shape[axis] >= shape.begin()[axis];
-  if (!good)
-    throw UserError(
-        fmt::format("{}: expected at least {}, got {}", what, str(Shape(shape)), str(tensor.shape)),
-        "the last axes may be larger, their surplus is ignored; batch and heads are those of q");
-}
-
-const Memory& required(const char* what, const std::optional<Memory>& tensor) {
-  if (!tensor) throw UserError(fmt::format("{}: missing", what));
-  return *tensor;
-}
-
-void refuse(const char* what, const std::optional<Memory>& tensor, const char* why) {
-  if (tensor) throw UserError(fmt::format("{}: given, but the kernel was compiled {}", what, why));
-}
+constexpr const char* kSurplus =
+    "the last axes may be larger, their surplus is ignored; batch and heads are those of q";
 
 void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
   BlockGrid grid = grid_of(config, args);
@@ -58,7 +20,7 @@ void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
   if (masked) {
     const Memory& mask = required("mask", args.mask);
     require_dtype("mask", mask, config.form == BlockForm::MaskBool ? Bool : I8);
-    require_at_least("mask", mask, {batch, heads, grid.rows(), grid.cols()}, 2);
+    require_at_least("mask", mask, {batch, heads, grid.rows(), grid.cols()}, 2, kSurplus);
   } else {
     refuse("mask", args.mask, "without one");
   }
@@ -67,8 +29,8 @@ void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
     const Memory& indices = required("indices", args.indices);
     require_dtype("counts", counts, I32);
     require_dtype("indices", indices, I32);
-    require_at_least("counts", counts, {batch, heads, grid.rows()}, 1);
-    require_at_least("indices", indices, {batch, heads, grid.rows(), 0}, 2);
+    require_at_least("counts", counts, {batch, heads, grid.rows()}, 1, kSurplus);
+    require_at_least("indices", indices, {batch, heads, grid.rows(), 0}, 2, kSurplus);
     if (counts.shape[2] != indices.shape[2])
       throw UserError(fmt::format("counts, indices: expected as many rows in both, got {} and {}",
                                   counts.shape[2], indices.shape[2]));
@@ -117,9 +79,6 @@ BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
 }
 
 std::array<const Memory*, 8> AttentionInterface::tensors(const AttentionArgs& args) {
-  const auto given = [](const std::optional<Memory>& tensor) {
-    return tensor ? &*tensor : nullptr;
-  };
   return {&args.q,
           &args.k,
           &args.v,

@@ -49,7 +49,7 @@ struct MatmulInterface {
   static std::array<const Memory*, 3> tensors(const Args& args) {
     return {&args.a, &args.b, &args.c};
   }
-  static std::array<Scalar, 0> params(const Config&, const Args&) { return {}; }
+  static CallScalars<0> scalars(const Config&, const Args&) { return {}; }
   static void check(const Config&, const Args&) {}
   static kiln::Limits dims(const Limits& limits) {
     return {{"m", limits.m}, {"n", limits.n}, {"k", limits.k}};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ir/error.h"
+#include "kernels/argument_checks.h"
 #include "kernels/sparse_decode/sparse_decode.h"
 #include "runtime/cuda_device.h"
 
@@ -26,52 +27,34 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Has an axis of extent 1 at `axis`, if it lacks one to have the rank.
+// Has an axis of extent 1 at `axis`, if it lacks one to have the rank. Strides that are too few
+// stay so, for the call's own checks.
 void add_axis(Memory& memory, size_t axis, size_t rank) {
   if (memory.shape.size() + 1 != rank) return;
   memory.shape.insert(memory.shape.begin() + static_cast<int64_t>(axis), 1);
-  memory.strides.insert(memory.strides.begin() + static_cast<int64_t>(axis), 0);
+  const size_t at = std::min(axis, memory.strides.size());
+  memory.strides.insert(memory.strides.begin() + static_cast<int64_t>(at), 0);
 }
 
 // One for all kv heads, or one for each, as [heads_kv, 1].
 void spread(Memory& scales, int64_t heads_kv) {
   if (scales.shape.size() != 1) return;
   const bool one = scales.shape[0] == 1;
-  scales.strides = {one ? 0 : scales.strides[0], 1};
-  scales.shape = {one ? heads_kv : scales.shape[0], 1};
+  if (scales.strides.size() == 1) {
+    scales.strides.push_back(1);
+    if (one) scales.strides[0] = 0;
+  }
+  scales.shape[0] = one ? heads_kv : scales.shape[0];
+  scales.shape.push_back(1);
 }
 
 const DecodeArgs& in_full(const DecodeConfig& config, const DecodeArgs& args) {
   return DecodeInterface::in_full(config, args);
 }
 
-void require_dtype(const char* what, const Memory& tensor, DType dtype) {
-  if (tensor.dtype != dtype)
-    throw UserError(
-        fmt::format("{}: expected dtype {}, got {}", what, name(dtype), name(tensor.dtype)));
-}
-
-void require_shape(const char* what, const Memory& tensor, const Shape& shape) {
-  if (tensor.shape != shape)
-    throw UserError(
-        fmt::format("{}: expected shape {}, got {}", what, str(shape), str(tensor.shape)));
-}
-
-void require_rank(const char* what, const Memory& tensor, size_t rank, const char* axes) {
-  if (tensor.shape.size() != rank)
-    throw UserError(fmt::format("{}: expected shape [{}], got {}", what, axes, str(tensor.shape)));
-}
-
-const Memory& required(const char* what, const std::optional<Memory>& tensor) {
-  if (!tensor) throw UserError(fmt::format("{}: missing", what));
-  return *tensor;
-}
-
 // Given if and only if it is `wanted`.
 bool present(const char* what, const std::optional<Memory>& tensor, bool wanted) {
-  if (tensor && !wanted)
-    throw UserError(fmt::format("{}: given, but the kernel was compiled without it", what));
-  if (wanted) required(what, tensor);
+  wanted ? void(required(what, tensor)) : refuse(what, tensor, "without it");
   return wanted;
 }
 
@@ -110,7 +93,7 @@ void check_cache(const DecodeConfig& config, const DecodeArgs& args) {
        {std::pair("k_scale", &args.k_scale), std::pair("v_scale", &args.v_scale)})
     if (present(what, *scales, config.fp8_cache)) {
       require_dtype(what, **scales, F32);
-      if ((*scales)->shape != Shape{heads_kv, 1})
+      if (!has_shape(**scales, {heads_kv, 1}))
         throw UserError(fmt::format("{}: expected shape [1] or [{}], got {}", what, heads_kv,
                                     str((*scales)->shape)));
     }
@@ -221,9 +204,6 @@ const DecodeArgs& DecodeInterface::in_full(const Config& config, const Args& giv
 }
 
 std::array<const Memory*, 11> DecodeInterface::tensors(const Args& args) {
-  const auto given = [](const std::optional<Memory>& tensor) {
-    return tensor ? &*tensor : nullptr;
-  };
   return {&args.q,
           &args.k,
           &args.v,
@@ -237,17 +217,11 @@ std::array<const Memory*, 11> DecodeInterface::tensors(const Args& args) {
           given(args.lse)};
 }
 
-UpTo<Scalar, 2> DecodeInterface::params(const Config& config, const Args& args) {
-  UpTo<Scalar, 2> params{{Scalar::of_float(F32, scale_of(config, args)), {}}, 1};
-  if (!config.split) return params;
+CallScalars<2, 1> DecodeInterface::scalars(const Config& config, const Args& args) {
+  const Scalar scale = Scalar::of_float(F32, scale_of(config, args));
+  if (!config.split) return {{{scale}, 1}, {{}, 0}};
   const SplitPlan plan = split_plan(config, args, config.multiprocessors);
-  params.values[params.count++] = Scalar::of_int(I32, plan.quota);
-  return params;
-}
-
-UpTo<int64_t, 1> DecodeInterface::free_dims(const Config& config, const Args& args) {
-  if (!config.split) return {{}, 0};
-  return {{split_plan(config, args, config.multiprocessors).splits}, 1};
+  return {{{scale, Scalar::of_int(I32, plan.quota)}}, {{plan.splits}}};
 }
 
 Limits DecodeInterface::dims(const Limits& limits) {

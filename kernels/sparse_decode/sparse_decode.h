@@ -91,8 +91,7 @@ struct DecodeInterface {
       "q", "k", "v", "o", "lengths", "chosen", "table", "starts", "k_scale", "v_scale", "lse"};
   static Kernel kernel(const Config& config) { return sparse_decode_kernel(config); }
   static std::array<const Memory*, 11> tensors(const Args& args);
-  static UpTo<Scalar, 2> params(const Config& config, const Args& args);
-  static UpTo<int64_t, 1> free_dims(const Config& config, const Args& args);
+  static CallScalars<2, 1> scalars(const Config& config, const Args& args);
   static void check(const Config& config, const Args& args) { kiln::check(config, args); }
   static const Args& in_full(const Config& config, const Args& args);  // until the thread's next
   static kiln::Limits dims(const Limits& limits);

@@ -35,7 +35,7 @@ struct TileCopyInterface {
   static constexpr std::array<std::string_view, 2> kTensors = {"x", "y"};
   static Kernel kernel(const Config& config) { return tile_copy_kernel(config); }
   static std::array<const Memory*, 2> tensors(const Args& args) { return {&args.x, &args.y}; }
-  static std::array<Scalar, 0> params(const Config&, const Args&) { return {}; }
+  static CallScalars<0> scalars(const Config&, const Args&) { return {}; }
   static void check(const Config&, const Args&) {}
   static kiln::Limits dims(const Limits& limits) {
     return {{"rows", limits.rows}, {"cols", limits.cols}};

@@ -11,18 +11,6 @@ namespace {
 
 constexpr size_t kThreads = 32, kBytes = 16 * kThreads;
 
-Row row(const std::string& name, const std::string& text, std::vector<std::string> results,
-        std::vector<std::string> operands) {
-  Row made;
-  made.text = text;
-  made.results = std::move(results);
-  made.operands = std::move(operands);
-  made.target = 90;
-  made.threads = static_cast<int>(kThreads);
-  made.name = name;
-  return made;
-}
-
 // The threads' operands, 16 bytes each, lie one after another: all 512 bytes are one source.
 const char* const kBegin =
     "{ .shared .align 16 .b8 tile[512]; .shared .align 8 .b64 bar; mov.u32 %r1, bar;"
@@ -38,9 +26,10 @@ void loads(Table& table, size_t from, size_t bytes, size_t to) {
       "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0; @!%p2 bra W;"
       "ld.shared.v2.b64 {{$0, $1}}, [%r3]; }}",
       kBegin, bytes, to, from, bytes);
-  table.add(row(fmt::format("cp.async.bulk.shared::cluster.global of {} bytes, {} to {}", bytes,
-                            from, to),
-                text, {"b64", "b64"}, {"b64", "b64"}),
+  table.add(hopper_row(kThreads,
+                       fmt::format("cp.async.bulk.shared::cluster.global of {} bytes, {} to {}",
+                                   bytes, from, to),
+                       text, {"b64", "b64"}, {"b64", "b64"}),
             [=](const Operands& in, size_t thread) {
               std::vector<uint64_t> result;
               for (size_t i = 0; i < 2; ++i) {
@@ -63,8 +52,8 @@ void stores(Table& table, const std::string& wait) {
       "@%p1 cp.async.bulk.commit_group; {} bar.sync 0;"
       "ld.global.v2.b64 {{$0, $1}}, [%d0]; }}",
       wait);
-  table.add(row(fmt::format("cp.async.bulk.global.shared::cta, {}", wait), text, {"b64", "b64"},
-                {"b64", "b64"}),
+  table.add(hopper_row(kThreads, fmt::format("cp.async.bulk.global.shared::cta, {}", wait), text,
+                       {"b64", "b64"}, {"b64", "b64"}),
             [](const Operands& in, size_t thread) {
               return std::vector<uint64_t>{in(thread, 0), in(thread, 1)};
             });
@@ -88,8 +77,8 @@ void reduces(Table& table, const Reduce& reduce) {
       "ld.global.v2.b64 {{$0, $1}}, [%d0]; }}",
       reduce.op, reduce.type);
   table.add(
-      row(fmt::format("cp.reduce.async.bulk .{}.{}", reduce.op, reduce.type), text, {"b64", "b64"},
-          {"b64", "b64", "b64", "b64"}),
+      hopper_row(kThreads, fmt::format("cp.reduce.async.bulk .{}.{}", reduce.op, reduce.type), text,
+                 {"b64", "b64"}, {"b64", "b64", "b64", "b64"}),
       [=](const Operands& in, size_t thread) {
         std::vector<uint64_t> result;
         const uint64_t mask =

@@ -81,6 +81,18 @@ std::string Table::next_entry() const {
   return entry_name(snippets_.size());
 }
 
+Row hopper_row(size_t threads, const std::string& name, const std::string& text,
+               std::vector<std::string> results, std::vector<std::string> operands) {
+  Row made;
+  made.text = text;
+  made.results = std::move(results);
+  made.operands = std::move(operands);
+  made.target = 90;
+  made.threads = static_cast<int>(threads);
+  made.name = name;
+  return made;
+}
+
 void Table::add(const Row& row, const Results& results) {
   Snippet snippet;
   snippet.name = row.name.empty() ? row.text : row.name;

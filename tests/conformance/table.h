@@ -35,6 +35,10 @@ struct Row {
   std::function<uint64_t(size_t thread, size_t i, std::mt19937_64& random)> value = nullptr;
 };
 
+// Of sm_90: a protocol of many instructions between so many threads, which has a name.
+Row hopper_row(size_t threads, const std::string& name, const std::string& text,
+               std::vector<std::string> results, std::vector<std::string> operands = {});
+
 class Table {
  public:
   void add(const Row& row, const Results& results);

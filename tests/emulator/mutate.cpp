@@ -4,23 +4,11 @@
 
 #include <functional>
 #include <regex>
-#include <sstream>
+
+#include "tests/support/lines.h"
 
 namespace kiln::testing {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
-}
 
 std::string trimmed(const std::string& line) {
   size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");

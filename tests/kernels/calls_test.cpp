@@ -5,6 +5,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <utility>
 
 #include "ir/error.h"
 #include "kernels/kernels.h"
@@ -349,4 +350,30 @@ TEST_CASE("calls: a hot call on a GPU allocates nothing and asks the driver twic
   CHECK(allocations() == before);
   if (fake) CHECK(fake->all_calls() == 2 * 1000);
   gpu.synchronize();
+}
+
+TEST_CASE("calls: a hot decode call allocates nothing; strides too few are said", "[calls]") {
+  CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
+  FakeCuda* fake = has_gpu() ? nullptr : &emulated_cuda(KILN_FAKE_CUDA);
+  const SparseDecode f =
+      sparse_decode(gpu, {.fp8_cache = true, .dim = 16, .dim_v = 16, .group = 2, .block = 16});
+  Tensors tensors(gpu);
+  DecodeArgs args{tensors.make(F16, {3, 4, 16}), tensors.make(E4M3, {3, 64, 2, 16}),
+                  tensors.make(E4M3, {3, 64, 2, 16}), tensors.make(F16, {3, 4, 16}),
+                  tensors.make(I32, {3})};
+  args.chosen = tensors.make(I32, {3, 2, 4});
+  args.k_scale = tensors.make(F32, {2});
+  args.v_scale = tensors.make(F32, {1});
+  cuda::Current current(gpu.context());
+  if (fake) fake->execute = nullptr;
+  for (int i = 0; i < 3; ++i) f(args, nullptr);
+  const int64_t before = allocations();
+  for (int i = 0; i < 1000; ++i) f(args, nullptr);
+  CHECK(allocations() == before);
+  gpu.synchronize();
+  for (Memory* memory : {&args.q, &*args.chosen, &*args.k_scale, &*args.v_scale}) {
+    const Shape strides = std::exchange(memory->strides, {});
+    CHECK_THAT(error_of([&] { f(args, nullptr); }), Contains(" strides, got ["));
+    memory->strides = strides;
+  }
 }

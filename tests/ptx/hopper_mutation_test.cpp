@@ -4,30 +4,19 @@
 
 #include <catch2/catch.hpp>
 #include <set>
-#include <sstream>
 
 #include "tests/ptx/hopper.h"
+#include "tests/support/lines.h"
 
 namespace kiln::ptx {
 namespace {
+
+using testing::joined, testing::lines_of;
 
 struct Mutant {
   size_t line;  // from 0
   std::string what, text;
 };
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
-}
 
 // What may be left out as a whole.
 constexpr const char* kLeftOut[] = {
