@@ -113,6 +113,28 @@ TEST_CASE("the smallest integer divided by -1 wraps", "[scalar]") {
     }
 }
 
+// What LLVM knows to be 0 for some of a vector's elements, and to be no 0 for the others.
+TEST_CASE("a divisor whose bits were shifted away", "[scalar]") {
+  for (DType dtype : {I8, U8, I16, U16, I32, U32, I64, U64})
+    for (OpCode code : {OpCode::FloorDiv, OpCode::FloorMod}) {
+      INFO(name(dtype) << " " << info(code).name);
+      Program p("shifted");
+      Value a = p.tensor("a", dtype, {kCount}), b = p.tensor("b", dtype, {kCount});
+      Value y = p.tensor("y", dtype, {kCount}, "output");
+      p.launch([&] {
+        p.b.parallel({kCount}, [&](std::span<const Value> i) {
+          Value ones = p.b.constant(dtype, is_signed_int(dtype) ? -1 : (INT64_C(1) << 7) - 1);
+          Value divisor = p.b.binary(OpCode::Shl, ones, p.b.load(b, {i[0]}));
+          p.b.store(p.b.binary(code, p.b.load(a, {i[0]}), divisor), y, {i[0]});
+        });
+      });
+      Check check;
+      check.options.low = is_signed_int(dtype) ? -70 : 0;
+      check.options.high = 70;
+      CHECK(check_program(p.kernel, check) == "");
+    }
+}
+
 TEST_CASE("compare and select", "[scalar]") {
   for (DType dtype : kAllDTypes) {
     INFO(name(dtype));

@@ -112,7 +112,7 @@ class Body {
   TileInfo source_of_lines();
   int64_t any_axis(const Shape& shape);
   void arg_reduce(const Part& part, int64_t dim);
-  void cumsum(const TileInfo& source, const Part& part, int64_t dim);
+  void cumsum(TileInfo source);
   void sort(DType dtype, const Part& part, int64_t dim);
   Value row_destination(DType dtype, const Shape& shape);
 

@@ -97,16 +97,17 @@ class Maker {
   Value real(DType dtype, int depth) {
     auto sub = [&] { return make(dtype, depth - 1); };
     const bool fp8 = size_of(dtype) == 1;  // has no floor
-    switch (random_.between(fp8 ? 5 : 0, 12)) {
+    switch (random_.between(fp8 ? 6 : 0, 13)) {
       case 0: return b_.unary(random_.pick({OpCode::Neg, OpCode::Abs}), sub());
       case 1: return b_.unary(random_.pick({OpCode::Floor, OpCode::Ceil}), sub());
       case 2: return quotient(dtype, depth);
       case 3:
-      case 4: {
+      case 4:
+      case 5: {
         Value whole = b_.unary(OpCode::Floor, clamped(b_, sub()));
         return approximated(b_, random_.pick(approximations()), whole);
       }
-      case 5: {
+      case 6: {
         if (dtype != F32 && dtype != F64) return b_.unary(OpCode::Neg, clamped(b_, sub()));
         Value a = sub(), b = sub(), c = sub();
         return b_.kernel().op(b_.emit(OpCode::Fma, {a, b, c}, {}, Type::scalar(dtype))).result;

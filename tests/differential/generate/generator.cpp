@@ -16,7 +16,7 @@ class Generator {
 
   Program run() {
     if (random_.chance(25)) numbers_ = Numbers::Any;
-    kernel_.fast_math = numbers_ == Numbers::Small && random_.chance(45);
+    kernel_.fast_math = numbers_ == Numbers::Small && random_.chance(60);
     block_rows_ = random_.pick({1, 3, 4, 8, 16, 17});
     choose_dims();
     for (int i = 0, n = static_cast<int>(random_.between(1, 3)); i < n; ++i) add_input();

@@ -97,7 +97,7 @@ bool Body::choose_tile(Schedule& it, bool chain) {
   std::vector<TensorInfo> sources = sources_of_tiles(chain, like);
   Fetched made;
   int64_t most_rows = 32;
-  if (!chain && !scope_.owned.empty() && random_.chance(60)) {
+  if (!chain && !scope_.owned.empty() && random_.chance(75)) {
     const AtomicTensor& own = random_.pick(scope_.owned);
     if (own.tensor.shape.back() >= chunk_of(own.tensor.dtype)) {
       sources = {own.tensor};
@@ -192,7 +192,7 @@ OpId Body::far_loop() {
 
 void Body::schedule_round(const Schedule& it, Value index, int depth) {
   for (const Fetched& each : it.fetched)  // tiles of the round alone
-    if (random_.chance(3)) fill(each.tile.value, each.tile.dtype);
+    if (random_.chance(5)) fill(each.tile.value, each.tile.dtype);
   if (random_.chance(12)) statement(0);
   if (random_.chance(40)) count_on(it, index);
   if (it.late) fetch_whole(it, *it.late, index);
@@ -202,7 +202,7 @@ void Body::schedule_round(const Schedule& it, Value index, int depth) {
     const size_t group =
         it.chain ? left : static_cast<size_t>(random_.between(1, static_cast<int64_t>(left)));
     const bool ahead = it.chain && it.chain->ahead;
-    const int guards = ahead ? 0 : random_.pick({0, 0, 0, 0, 0, 0, 1, 1, 1, 2});
+    const int guards = ahead ? 0 : random_.pick({0, 0, 0, 0, 0, 1, 1, 1, 1, 2});
     fetch_group(it, at, group, index, guards);
     at += group;
   }
@@ -279,7 +279,7 @@ void Body::fetch_and_use(const Schedule& it, size_t first, size_t count, Value i
     return;
   }
   for (size_t i = first; together && i < first + count; ++i) use_fetched(it, it.fetched[i]);
-  if (random_.chance(8)) {  // once more, over what was read
+  if (random_.chance(14)) {  // once more, over what was read
     fetch_whole(it, it.fetched[first], index);
     use_fetched(it, it.fetched[first]);
   }
@@ -322,7 +322,7 @@ void Body::fetch_whole(const Schedule& it, const Fetched& fetched, Value index) 
 }
 
 Value Body::row_of_round(const Schedule& it, Value index, int64_t rows) {
-  switch (random_.weighted({40, 22, 12, 8, 9, 3, 6})) {
+  switch (random_.weighted({40, 22, 12, 8, 18, 3, 6})) {
     case 0: return builder_.binary(OpCode::Mul, index, i32(rows));
     case 1: return index;
     case 2: return builder_.load(scope_.list.value, {scope_.scalars[0], index});
@@ -334,7 +334,7 @@ Value Body::row_of_round(const Schedule& it, Value index, int64_t rows) {
 }
 
 Value Body::guard_of_round(const Schedule& it, Value index) {
-  switch (random_.weighted({20, 18, 12, 8, 8, 10, 36})) {
+  switch (random_.weighted({20, 18, 12, 8, 8, 10, 90})) {
     case 0: {
       Value place = builder_.binary(OpCode::FloorMod, index, i32(kMaxTrips));
       Value set = builder_.load(scope_.mask.value, {scope_.scalars[0], place});
@@ -358,7 +358,7 @@ Value Body::guard_of_round(const Schedule& it, Value index) {
 
 void Body::use_fetched(const Schedule& it, const Fetched& fetched) {
   const TileInfo &tile = fetched.tile, &sum = fetched.sum;
-  switch (random_.weighted({52, 15, 8, 8, fetched.own ? 80 : 7, 5, 5})) {
+  switch (random_.weighted({52, 15, 8, 8, fetched.own ? 120 : 7, 9, 6})) {
     case 0: return add_fetched(fetched);
     case 1:
       return multiplies(tile.dtype, tile.range) ? multiply_self(fetched) : add_fetched(fetched);

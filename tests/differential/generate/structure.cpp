@@ -19,7 +19,7 @@ void Body::statement(int depth) {
       {6, static_cast<void (Body::*)()>(&Body::add_tile), nullptr},
       {7, &Body::copy_part, nullptr},
       {5, &Body::reduce, nullptr},
-      {7, &Body::lines, nullptr},
+      {11, &Body::lines, nullptr},
       {11, &Body::gemm, nullptr},
       {5, &Body::partial_fill, nullptr},
       {5, &Body::scalar_store, nullptr},
@@ -41,7 +41,7 @@ void Body::statement(int depth) {
       {8, nullptr, &Body::loop},
       {4, nullptr, &Body::loop_with_exits},
       {8, nullptr, &Body::pipeline},
-      {3, nullptr, &Body::schedule},
+      {5, nullptr, &Body::schedule},
   };
   std::vector<int> weights;
   for (const Kind& kind : kinds) weights.push_back(kind.simple || depth > 0 ? kind.weight : 0);

@@ -33,7 +33,7 @@ void Body::add_tile() {
   const DType dtype = random_.pick({F32, F32,  F32, F16, F16, BF16, BF16, I32, I32,  I8,
                                     U8,  Bool, F64, I64, I16, U16,  U32,  U64, E4M3, E5M2});
   TileInfo tile = make_tile(any_space(), dtype,
-                            shape(random_.pick({0u, 0u, 1u, 1u, 2u, 2u, 2u, 2u, 2u, 3u, 4u})));
+                            shape(random_.pick({0u, 0u, 0u, 1u, 1u, 2u, 2u, 2u, 2u, 2u, 3u, 4u})));
   initialise(tile);
   scope_.tiles.push_back(tile);
 }
