@@ -95,9 +95,12 @@ part "GPU tests" run_ctest $release -L gpu -V
 part "bundle" bundle
 if [[ ${KILN_TEST_FAST:-} != 1 ]]; then
   export ASAN_SYMBOLIZER_PATH=/usr/lib/llvm-22/bin/llvm-symbolizer UBSAN_OPTIONS=print_stacktrace=1
-  part "build with sanitizers" build asan
-  part "tests under sanitizers" run_ctest $asan -LE 'differential|nocompile|performance|gpu'
+  part "build for AddressSanitizer" build asan
+  part "tests under AddressSanitizer" run_ctest $asan -LE nocompile
   part "libFuzzer: parser, .npy reader, PTX emulator" fuzz
+  export TSAN_OPTIONS="external_symbolizer_path=$ASAN_SYMBOLIZER_PATH"
+  part "build for ThreadSanitizer" build tsan
+  part "threads under ThreadSanitizer" run_ctest build/tsan -R '^threads$'
 fi
 part "demo" timeout 900 bash tools/demo.sh
 

@@ -107,7 +107,7 @@ int64_t fetched_through_registers(const Kernel& kernel) {
 
 }  // namespace
 
-TEST_CASE("staging: any number of rounds and slots", "[nvptx]") {
+TEST_CASE("staging: any number of rounds and slots", "[nvptx][long]") {
   for (const Form& form : kForms)
     for (int stages : {2, 3})
       for (Rounds which : {Rounds::All, Rounds::Branch, Rounds::Selected}) {

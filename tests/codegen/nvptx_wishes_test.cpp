@@ -99,7 +99,7 @@ int64_t warps_of(const Kernel& kernel, const std::string& target) {
 
 }  // namespace
 
-TEST_CASE("wishes: any layout of any tile", "[nvptx]") {
+TEST_CASE("wishes: any layout of any tile", "[nvptx][long]") {
   Random random;
   int kept = 0, declined = 0;
   for (int round = 0; round < 60; ++round) {

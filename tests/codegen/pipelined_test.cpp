@@ -62,7 +62,7 @@ std::vector<Variant> constant_trips(int stages) {
 
 }  // namespace
 
-TEST_CASE("pipelined is serial, for any stages and trips", "[pipelined]") {
+TEST_CASE("pipelined is serial, for any stages and trips", "[pipelined][long]") {
   for (const PipelinedBody& body : pipelined_bodies()) {
     INFO(body.name);
     CHECK(difference(body, kAllStages, {0, 1, 2, 3, 4, 5, 6, 8}) == "");

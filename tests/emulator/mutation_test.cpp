@@ -92,7 +92,7 @@ TEST_CASE("the kernels that are to have mistakes are right and clean without") {
   }
 }
 
-TEST_CASE("mistakes in the PTX are detected, or change nothing for a reason", "[mutation]") {
+TEST_CASE("mistakes in the PTX are detected, or change nothing for a reason", "[mutation][long]") {
   std::vector<Judgement> all;
   std::string equivalent, missed;
   for (const SubjectInfo& info : subjects()) {

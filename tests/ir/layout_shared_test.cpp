@@ -203,7 +203,7 @@ TEST_CASE("access: a thread's registers are constants away from its first") {
   check(mma_operand_a(8, 64, kMma16BitK16, {1, 1, 1}), swizzled({8, 64}, 2, 128), false);
 }
 
-TEST_CASE("shared tiles: a fragment that begins at any multiple of its origins") {
+TEST_CASE("shared tiles: a fragment that begins at any multiple of its origins", "[long]") {
   const auto check = [](const Layout& fragment, const Layout& shared, const Coordinate& origins,
                         bool expected) {
     INFO(str(fragment) << "\n" << str(shared) << "\norigins " << tuple_text(origins));

@@ -100,7 +100,7 @@ std::string text_or_error(const Make& make) {
 
 }  // namespace
 
-TEST_CASE("PTX: shipped kernels assemble for every GPU, nothing is spilled", "[ptx]") {
+TEST_CASE("PTX: shipped kernels assemble for every GPU, nothing is spilled", "[ptx][long]") {
   struct Assembly {
     Job job;
     std::string target, fault;
@@ -242,7 +242,7 @@ TEST_CASE("PTX: a softmax costs one fma and one ex2 an element", "[ptx]") {
       }
 }
 
-TEST_CASE("PTX: the tiles chosen for a GPU fit into its shared memory", "[ptx]") {
+TEST_CASE("PTX: the tiles chosen for a GPU fit into its shared memory", "[ptx][long]") {
   for (const GpuTarget& target : gpu_targets())
     for (DType dtype : {F16, BF16, F32})
       for (int64_t dim : {32, 80, 128, 256})

@@ -35,7 +35,7 @@ void expect_no_races(Kernel kernel, const std::string& target) {
   CHECK(waits.size() <= 1);
 }
 
-TEST_CASE("attention has no races", "[races]") {
+TEST_CASE("attention has no races", "[races][long]") {
   for (AttentionConfig config : shipped_attention_configs())
     for (bool written_out : {false, true}) {
       config.written_out = written_out;
@@ -55,7 +55,7 @@ TEST_CASE("attention with scores computed ahead has no races", "[races]") {
   }
 }
 
-TEST_CASE("no kernel of the library has races", "[races]") {
+TEST_CASE("no kernel of the library has races", "[races][long]") {
   for (const KernelEntry& entry : kernel_registry())
     for (const char* target : {"sm_80", "sm_90"}) {
       INFO(entry.name << " for " << target);

@@ -277,7 +277,7 @@ void expect_legal(const Kernel& before, const Inputs& inputs, uint64_t seed) {
   CHECK(actual.difference(expected, std::nullopt) == "");
 }
 
-TEST_CASE("infer_layouts: random programs become legal and keep their results") {
+TEST_CASE("infer_layouts: random programs become legal and keep their results", "[long]") {
   const uint64_t first = std::random_device{}();
   for (uint64_t seed = first; seed < first + 500; ++seed) {
     INFO("seed " << seed);
@@ -289,7 +289,7 @@ TEST_CASE("infer_layouts: random programs become legal and keep their results") 
   }
 }
 
-TEST_CASE("infer_layouts: whatever layouts tiles have, ops find their elements") {
+TEST_CASE("infer_layouts: whatever layouts tiles have, ops find their elements", "[long]") {
   const uint64_t first = std::random_device{}();
   for (uint64_t seed = first; seed < first + 300; ++seed) {
     INFO("seed " << seed);
@@ -320,7 +320,7 @@ TEST_CASE("infer_layouts: its tile files become legal") {
   CHECK(checked >= 8);
 }
 
-TEST_CASE("infer_layouts: loops that reach fragments in every way") {
+TEST_CASE("infer_layouts: loops that reach fragments in every way", "[long]") {
   const uint64_t first = std::random_device{}();
   for (uint64_t seed = first; seed < first + 1500; ++seed) {
     INFO("seed " << seed);

@@ -107,7 +107,7 @@ std::set<int> lines_run(const std::string& text, std::vector<HopperProblem>& pro
 
 }  // namespace
 
-TEST_CASE("each mistake in the protocol of a Hopper kernel shows", "[hopper][mutation]") {
+TEST_CASE("each mistake in the protocol of a Hopper kernel shows", "[hopper][mutation][long]") {
   std::vector<std::string> lines = lines_of(hopper_text("xdn.ptx"));
   for (std::string& line : lines)
     if (line.find(".reg .pred") != line.npos && line.find("%p<") != line.npos)
