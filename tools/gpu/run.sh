@@ -4,6 +4,7 @@
 #
 #     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer counters
 #                                   bench launch race late_sanitizer late_repeats; default: all
+#                                   calls beside_torch prebuilt: with what is said at each below
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -85,6 +86,35 @@ race() {  # hand-written Hopper kernels: KILN_PROTOTYPE is the prototype's PTX, 
   return $status
 }
 
+# Streams, graphs and argument faults on the GPU, and what a call costs beside a bare launch.
+calls() {
+  bash "$bundle/gpu_tests" '[streams],[calls]' || return 1
+  bash "$bundle/gpu_tests" --launch-cost
+}
+
+# build/kiln-beside: libkiln.so.0.1 and libkiln_beside_torch.so (the target kiln_beside_torch), as
+# files, side by side.
+beside_torch() {
+  python3 -B tests/gpu/beside_torch.py "${KILN_BESIDE:-build/kiln-beside}/libkiln_beside_torch.so"
+}
+
+# build/kiln-prebuilt: `KILN_PTXAS=$(which ptxas) kiln prebuild --arch sm_90 --out build/kiln-prebuilt
+# block_sparse_attention --set dim=64 --set block_m=64 --set block_n=64`. A machine without a ptxas
+# uses what is there, writes nothing into it, and compiles nothing itself.
+prebuilt() {
+  local shipped=${KILN_PREBUILT:-build/kiln-prebuilt} own before status=0
+  own=$(mktemp -d)
+  before=$(cd "$shipped" && find . -type f -exec sha256sum {} + | sort)
+  KILN_CACHE_DIR=$own KILN_CACHE_PATH=$shipped "$bundle/kiln" run block_sparse_attention --device cuda \
+    --heads 4 --seq 2048 --dim 64 --block 64 --density 0.3 --check || status=1
+  [[ $(cd "$shipped" && find . -type f -exec sha256sum {} + | sort) == "$before" ]] ||
+    { echo "prebuilt: $shipped has changed"; status=1; }
+  echo "prebuilt: files that the run compiled and kept itself: $(find "$own" -type f | wc -l), 0 wanted"
+  [[ -z $(find "$own" -type f) ]] || status=1
+  rm -rf "$own"
+  return $status
+}
+
 export KILN_TEST_FILES=tests/files
 chosen=("$@")
 [[ ${#chosen[@]} == 0 ]] &&
@@ -103,6 +133,9 @@ for name in "${chosen[@]}"; do
     late_sanitizer) lines=130 part late_sanitizer 300 late_sanitizer ;;
     late_repeats) KILN_TEST_REPEATS=100000 part late_repeats 200 bash "$bundle/gpu_tests" 'hand-written*' ;;
     race) lines=60 part race 400 race ;;
+    calls) lines=60 part calls 300 calls ;;
+    beside_torch) part beside_torch 300 beside_torch ;;
+    prebuilt) part prebuilt 120 prebuilt ;;
     launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
   esac
