@@ -6,8 +6,9 @@
 namespace kiln {
 
 // Of integers or vectors of them. LLVM leaves division by 0, and of the smallest integer by −1,
-// undefined (a CPU traps), so those divisors are replaced before dividing. By 2, not 1: for AVX-512,
-// LLVM 22's DAGCombiner makes x / select(c, 1, y) into select(c, x, x / y), which divides by that y.
+// undefined (a CPU traps), so those divisors are replaced before dividing. By 2, not 1: for
+// AVX-512, LLVM 22's DAGCombiner makes x / select(c, 1, y) into select(c, x, x / y), which divides
+// by that y.
 inline llvm::Value* floor_division(llvm::IRBuilderBase& ir, llvm::Value* x, llvm::Value* y,
                                    bool is_signed, bool remainder) {
   using Val = llvm::Value*;
