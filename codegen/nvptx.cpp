@@ -73,7 +73,8 @@ class Compilation {
     for (size_t i = 0; i < launches.size(); ++i) {
       Emitter emitter(kernel, target_, owner_.module());
       launches_.push_back(as_written(kernel, [&] {
-        return emitter.emit(*launches[i], entry_name(kernel, i, launches.size()));
+        return emitter.emit(*launches[i], entry_name(kernel, i, launches.size()),
+                            {.before = i > 0, .after = i + 1 < launches.size()});
       }));
       ptx = std::max(ptx, emitter.b.ptx);
       roles = roles || roles_op(kernel, *launches[i]);

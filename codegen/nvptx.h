@@ -15,6 +15,8 @@ struct GpuLaunch {
   std::vector<Slot> slots;  // its parameters (abi.h), in this order
   int threads;              // a block, all along x
   int shared_bytes;         // dynamic shared memory of a block
+  // It waits itself for the end of the launch before it, and so may begin while that one runs.
+  bool early = false;
   bool operator==(const GpuLaunch&) const = default;
 };
 

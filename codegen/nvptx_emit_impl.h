@@ -67,10 +67,15 @@ struct Agent {
   int barrier = 0;          // number of its named barrier
 };
 
+// Which launches of its kernel there are around one.
+struct Neighbours {
+  bool before = false, after = false;
+};
+
 class Emitter {
  public:
   Emitter(const Kernel& kernel, const GpuTarget& target, llvm::Module& module);
-  GpuLaunch emit(const Op& launch, const std::string& entry);
+  GpuLaunch emit(const Op& launch, const std::string& entry, const Neighbours& neighbours);
 
   Builder b;
   const Kernel& kernel() const { return kernel_; }
@@ -171,7 +176,9 @@ class Emitter {
 
  private:
   void emit_one(const Op& op);
-  void emit_interface(const Op& launch, const std::vector<Slot>& slots, llvm::Function& function);
+  void overlap_launches(const Neighbours& neighbours);
+  void emit_interface(const Op& launch, const std::vector<Slot>& slots, llvm::Function& function,
+                      bool early);
   llvm::Argument* argument_of(const std::vector<Slot>& slots, const Slot& slot,
                               llvm::Function& function);
   void emit_for(const Op& op);

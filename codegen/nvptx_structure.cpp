@@ -26,11 +26,15 @@
 namespace kiln::nvptx {
 namespace {
 
-// The tensors that a launch writes.
-std::set<Value> written_tensors(const Kernel& kernel, const Op& launch) {
+// The tensors that are written while a launch runs: by it and, if it begins early, by the others.
+std::set<Value> written_tensors(const Kernel& kernel, const Op& launch, bool early) {
   std::set<Value> written;
-  for (const Access& access : accesses_deep(kernel, launch))
-    if (access.effect != Effect::Read) written.insert(access.base);
+  for (OpId id : kernel.region(kernel.body).ops) {
+    const Op& other = kernel.op(id);
+    if (other.code != OpCode::Launch || (&other != &launch && !early)) continue;
+    for (const Access& access : accesses_deep(kernel, other))
+      if (access.effect != Effect::Read) written.insert(access.base);
+  }
   return written;
 }
 
@@ -69,13 +73,22 @@ std::shared_ptr<const Layout> Emitter::layout(const std::string& text) {
   return known;
 }
 
-GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
+// A launch may begin when all blocks of the one before it have begun, and waits for their end before
+// it touches memory: blocks are scheduled, and their code fetched, while the last ones still run
+// (PTX ISA, griddepcontrol). Since each waits, one that has ended has all before it ended.
+void Emitter::overlap_launches(const Neighbours& neighbours) {
+  if (neighbours.after) assembly(b, "griddepcontrol.launch_dependents;", "", {}, {});
+  if (neighbours.before) assembly(b, "griddepcontrol.wait;", "~{memory}", {}, {});
+}
+
+GpuLaunch Emitter::emit(const Op& launch, const std::string& entry, const Neighbours& neighbours) {
   auto& ir = b.ir;
   const int64_t warps = launch.integer("warps");
   agent_ = {0, warps, false, 0};
   if (warps < 1) throw InternalError(launch.loc, "the launch has no number of warps");
   GpuLaunch made{entry, slots_of(kernel_, launch), static_cast<int>(32 * warps),
-                 static_cast<int>(launch.integer("shared"))};
+                 static_cast<int>(launch.integer("shared")),
+                 neighbours.before && b.target.has_early_launches()};
 
   std::vector<llvm::Type*> types;
   for (const Slot& slot : made.slots)
@@ -93,6 +106,7 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
   start_locations(launch, *function);
   ir.SetInsertPoint(llvm::BasicBlock::Create(ir.getContext(), "entry", function));
 
+  if (b.target.has_early_launches()) overlap_launches(neighbours);
   set_place(b.call(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}));
   if (made.shared_bytes > 0) {
     auto* bytes = llvm::ArrayType::get(ir.getInt8Ty(), 0);
@@ -102,7 +116,7 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
     variable->setAlignment(llvm::Align(1024));
     shared_ = variable;
   }
-  emit_interface(launch, made.slots, *function);
+  emit_interface(launch, made.slots, *function, made.early);
   static constexpr llvm::Intrinsic::ID kBlock[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x,
                                                    llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
                                                    llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z};
@@ -118,7 +132,7 @@ GpuLaunch Emitter::emit(const Op& launch, const std::string& entry) {
 }
 
 void Emitter::emit_interface(const Op& launch, const std::vector<Slot>& slots,
-                             llvm::Function& function) {
+                             llvm::Function& function, bool early) {
   auto& ir = b.ir;
   auto argument = [&](Slot::Kind kind, const std::string& name, int axis = 0) {
     return argument_of(slots, {kind, name, axis}, function);
@@ -133,7 +147,7 @@ void Emitter::emit_interface(const Op& launch, const std::vector<Slot>& slots,
     map->addAttrs(marks);
     maps_[copy.op] = map;
   }
-  const std::set<Value> written = written_tensors(kernel_, launch);
+  const std::set<Value> written = written_tensors(kernel_, launch, early);
   for (OpId id : interface_of(kernel_, launch)) {
     const Op& op = kernel_.op(id);
     switch (op.code) {

@@ -19,6 +19,7 @@ struct GpuTarget {
   int blocks_per_multiprocessor;
 
   bool has_fp8_mma() const { return capability >= 89; }
+  bool has_early_launches() const { return capability >= 90; }  // griddepcontrol
   static constexpr int kRegistersPerMultiprocessor = 65536;
   static constexpr int kMostRegisters = 255;  // a thread
   static constexpr int kSharedPerBlockReserved =

@@ -134,6 +134,20 @@ enum class MapPromotion : int { None = 0, Bytes64 = 1, Bytes128 = 2, Bytes256 = 
 
 enum class MapFill : int { Zeros = 0 };
 
+// One of the driver's launch attributes: that a launch may begin before its stream is idle.
+struct LaunchAttribute {
+  static constexpr unsigned kEarly = 6;  // programmatic stream serialization
+  unsigned id = kEarly, unused = 0;
+  alignas(8) int allowed = 1;  // of 64 bytes that differ by attribute
+  int others[15] = {};
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], dynamic_shared;
+  CUstream stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+
 // Keys of the `extra` list of a launch, which the end marker closes.
 inline void* const kParamBufferPointer = reinterpret_cast<void*>(uintptr_t{1});
 inline void* const kParamBufferSize = reinterpret_cast<void*>(uintptr_t{2});

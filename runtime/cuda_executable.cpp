@@ -118,7 +118,9 @@ void CudaExecutable::queue(const CallArguments& arguments, const CallPlan::Frame
     const std::array<int64_t, 3> grid = plan_.grid(i, call);
     alignas(kTensorMapAlignment) std::array<uint64_t, cuda::kMostParameterWords> parameters;
     fill(i, arguments, call, parameters.data());
-    cuda::launch(functions_[i], {.grid = grid, .block = {code_.launches[i].threads, 1, 1}}, stream,
+    const GpuLaunch& launch = code_.launches[i];
+    cuda::launch(functions_[i],
+                 {.grid = grid, .block = {launch.threads, 1, 1}, .early = launch.early}, stream,
                  std::as_bytes(std::span(parameters.data(), plan_.parameter_words(i))),
                  plan_.maps(i).size());
   }

@@ -69,11 +69,26 @@ void launch(const Function& function, const LaunchShape& shape, CUstream stream,
   if (maps > 0) list_parameters(params, maps, list);
   void** one_by_one = maps > 0 ? list.data() : nullptr;
   void** extra = maps > 0 ? nullptr : buffer;
-  const Result result = api().launch_kernel(
-      function.handle(), static_cast<unsigned>(x), static_cast<unsigned>(y),
-      static_cast<unsigned>(z), static_cast<unsigned>(shape.block[0]),
-      static_cast<unsigned>(shape.block[1]), static_cast<unsigned>(shape.block[2]),
-      static_cast<unsigned>(function.dynamic_shared()), stream, one_by_one, extra);
+  const auto dynamic_shared = static_cast<unsigned>(function.dynamic_shared());
+  const std::array grid = {static_cast<unsigned>(x), static_cast<unsigned>(y),
+                           static_cast<unsigned>(z)};
+  const std::array block = {static_cast<unsigned>(shape.block[0]),
+                            static_cast<unsigned>(shape.block[1]),
+                            static_cast<unsigned>(shape.block[2])};
+  Result result;
+  if (shape.early) {
+    const LaunchAttribute early;
+    const LaunchConfig config = {{grid[0], grid[1], grid[2]},
+                                 {block[0], block[1], block[2]},
+                                 dynamic_shared,
+                                 stream,
+                                 &early,
+                                 1};
+    result = api().launch_kernel_with(&config, function.handle(), one_by_one, extra);
+  } else {
+    result = api().launch_kernel(function.handle(), grid[0], grid[1], grid[2], block[0], block[1],
+                                 block[2], dynamic_shared, stream, one_by_one, extra);
+  }
   if (result != Result::Success) [[unlikely]]
     refuse(function, shape, result, bytes);
 }

@@ -12,6 +12,7 @@ namespace kiln::cuda {
 struct LaunchShape {
   std::array<int64_t, 3> grid = {1, 1, 1};  // blocks, x first
   std::array<int, 3> block = {1, 1, 1};     // threads, x first
+  bool early = false;  // may begin while what was queued before it runs: it waits for that itself
 };
 
 // Queues the kernel on the caller's stream and returns; may be captured into a graph. `params` are

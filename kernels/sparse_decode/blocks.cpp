@@ -45,13 +45,44 @@ void mark_masked(const BlockRow& row, const Expr& first, const Tile& words) {
   copy(together, words);
 }
 
-}  // namespace
+// Is what is selected an ascending prefix of a list, as those that made it mostly leave it? And how
+// long is it? Each selected entry must follow a smaller one.
+struct Prefix {
+  Var ordered = 1, count = 0;
 
-Expr Share::of(const Expr& count) const {
-  return select(part < parts, (count + parts - 1 - part) / parts, 0);
+  explicit Prefix(const BlockRow& row) {
+    constexpr int64_t kBad = 1 << 16;  // more than entries that are looked at together
+    Tile seen = alloc_fragment({1, kEntries}, I32), sum = alloc_fragment({1}, I32);
+    Tile total = alloc_shared({1}, I32);
+    for (auto chunk : serial(ceildiv(row.entries, kEntries))) {
+      for (auto [i, j] : parallel(1, kEntries)) {
+        auto position = chunk * kEntries + j;
+        auto block = row.element(position), before = row.element(position - 1);
+        auto is = position < row.entries && block >= 0 && block < row.limit;
+        auto follows = position == 0 || (before >= 0 && before < block);
+        seen(i, j) = select(is, select(follows, 1, kBad), 0);
+      }
+      reduce_sum(seen, sum);
+      copy(sum, total);
+      ordered *= select(total(0) < kBad, 1, 0);
+      count += total(0);
+    }
+  }
+};
+
+// The share of the first `count` entries as they are.
+void take_listed(const BlockRow& row, const Share& share, const Expr& count, const Tile& list) {
+  const Expr mine = share.of(count);
+  for (auto chunk : serial(ceildiv(mine, kEntries)))
+    for (auto i : parallel(kEntries)) {
+      auto place = chunk * kEntries + i;
+      auto is = place < mine;
+      list(select(is, place, -1)) = row.element(select(is, share.part + place * share.parts, -1));
+    }
 }
 
-Expr list_blocks(const BlockRow& row, const Share& share, const Tile& list) {
+// Whatever the order: a bit for each selected block, ranks by counting bits. How many are selected.
+Expr rank_blocks(const BlockRow& row, const Share& share, const Tile& list) {
   Tile words = alloc_shared({kWords}, U32), before = alloc_shared({kWords}, I32);
   Tile counts = alloc_fragment({kWords, kWords}, I32), sums = alloc_fragment({kWords}, I32);
   Var total = 0;
@@ -71,7 +102,23 @@ Expr list_blocks(const BlockRow& row, const Share& share, const Tile& list) {
     }
     total += before(kWords - 1) + bit_count(words(kWords - 1));
   }
-  return share.of(total.read());
+  return total.read();
+}
+
+}  // namespace
+
+Expr Share::of(const Expr& count) const {
+  return select(part < parts, (count + parts - 1 - part) / parts, 0);
+}
+
+Expr list_blocks(const BlockRow& row, const Share& share, const Tile& list) {
+  if (!row.listed) return share.of(rank_blocks(row, share, list));
+  const Prefix prefix(row);
+  Var count = prefix.count.read();
+  when(
+      prefix.ordered.read() == 1, [&] { take_listed(row, share, prefix.count.read(), list); },
+      [&] { count = rank_blocks(row, share, list); });
+  return share.of(count.read());
 }
 
 }  // namespace kiln

@@ -216,7 +216,7 @@ void copy_rows(const DecodeConfig& c, const Unit& unit, const At& one) {
     one(unit.selection() + token, unit.head(0), token * c.heads_tile());
 }
 
-// To the split's place among the parts, or to o and lse.
+// To the split's place among the parts; the only split's to o and lse.
 void store_rows(const Interface& t, const Unit& unit, const Expr& split, const Tile& acc,
                 const Tile& lse) {
   const DecodeConfig& c = t.c;
@@ -226,15 +226,27 @@ void store_rows(const Interface& t, const Unit& unit, const Expr& split, const T
     const Expr v_scale = (*t.v_scale)(unit.kv_head, 0);
     for (auto [i, d] : parallel(acc.shape()[0], c.dim_v)) acc(i, d) *= v_scale;
   }
-  if (c.split) {
+  const auto store_whole = [&] {
+    copy_rows(c, unit, [&](const Expr& token, const Expr& head, int64_t row) {
+      copy(acc(span(row, heads), all), t.o(b, token, span(head, heads), all));
+      if (c.lse) copy(lse(span(row, heads)), (*t.lse)(b, token, span(head, heads)));
+    });
+  };
+  const auto store_part = [&] {
     copy(acc(span(0, c.rows()), all), (*t.parts)(b, unit.index, split, all, all));
     copy(lse(span(0, c.rows())), (*t.part_lse)(b, unit.index, all, split));
-    return;
-  }
-  copy_rows(c, unit, [&](const Expr& token, const Expr& head, int64_t row) {
-    copy(acc(span(row, heads), all), t.o(b, token, span(head, heads), all));
-    if (c.lse) copy(lse(span(row, heads)), (*t.lse)(b, token, span(head, heads)));
-  });
+  };
+  if (!c.split) return store_whole();
+  when(*t.splits == 1, store_whole, store_part);
+}
+
+// Few queries are read from shared memory once, and not in every round.
+Tile in_registers(const Tile& queries) {
+  constexpr int64_t kFew = 16;  // rows: all warps have all of them
+  if (queries.shape()[0] > kFew) return queries;
+  Tile q = alloc_fragment({queries.shape()[0], queries.shape()[1]}, queries.dtype());
+  copy(queries, q);
+  return q;
 }
 
 void read_splits(const Interface& t) {
@@ -261,10 +273,11 @@ void read_splits(const Interface& t) {
   const Expr scale = c.fp8_cache ? t.scale * (*t.k_scale)(unit.kv_head, 0) : t.scale;
   OnlineSoftmax softmax = online_softmax(rows, scale);
   const Reading reading(t, unit, visible, split);
+  const Tile q = in_registers(queries);
   reading.each_tile([&](const Expr& first) {
     reading.load(t.k, first, keys.stored);
     reading.load(t.v, first, values.stored);
-    gemm(queries, keys.operand(), s, {.transpose_b = true, .clear = true});
+    gemm(q, keys.operand(), s, {.transpose_b = true, .clear = true});
     const Tile& v = values.operand();
     mask_edges(visible, first, s, v);
     softmax.step(s, p, acc);
@@ -274,10 +287,12 @@ void read_splits(const Interface& t) {
   store_rows(t, unit, split, acc, lse);
 }
 
-// Parts weigh exp(lse − the largest); those of splits that had nothing to read, 0.
+// Parts weigh exp(lse − the largest); those of splits that had nothing to read, 0. Of one split
+// there are none: the grid is empty.
 void merge_splits(const Interface& t) {
   const DecodeConfig& c = t.c;
-  const auto grid = launch({c.rows(), t.units(), t.batch}, {.threads = 128});
+  const auto grid =
+      launch({min(*t.splits - 1, 1) * c.rows(), t.units(), t.batch}, {.threads = 128});
   const Expr &row = grid[0], &b = grid[2];
   const Unit unit(c, b, grid[1]);
   Tile lses = alloc_fragment({1, kMostSplits}, F32), weight = alloc_fragment({1, kMostSplits}, F32);
@@ -287,6 +302,14 @@ void merge_splits(const Interface& t) {
        sum = alloc_fragment({kTogether, c.dim_v}, F32);
   Tile merged = alloc_fragment({c.dim_v}, F32);
 
+  const auto fetch = [&](const Expr& chunk) {
+    copy((*t.parts)(b, grid[1], span(chunk * kTogether, kTogether), row, all), part);
+  };
+  const auto add = [&](const Expr& chunk) {
+    for (auto [i, d] : parallel(kTogether, c.dim_v))
+      sum(i, d) += weights(0, chunk * kTogether + i) * part(i, d);
+  };
+  fetch(number(0));  // under way while the weights are made
   copy((*t.part_lse)(b, grid[1], row, span(0, kMostSplits)), lses, {.pad = -INFINITY});
   reduce_max(lses, top);
   for (auto [i, j] : parallel(1, kMostSplits))
@@ -294,10 +317,10 @@ void merge_splits(const Interface& t) {
   reduce_sum(weight, total);
   copy(weight, weights);
   clear(sum);
-  for (auto chunk : pipelined(ceildiv(*t.splits, kTogether))) {
-    copy((*t.parts)(b, grid[1], span(chunk * kTogether, kTogether), row, all), part);
-    for (auto [i, d] : parallel(kTogether, c.dim_v))
-      sum(i, d) += weights(0, chunk * kTogether + i) * part(i, d);
+  add(number(0));
+  for (auto chunk : serial(1, ceildiv(*t.splits, kTogether))) {
+    fetch(chunk);
+    add(chunk);
   }
   reduce_sum(sum, merged, 0);
   for (auto d : parallel(c.dim_v)) merged(d) = select(total(0) > 0.f, merged(d) / total(0), 0.f);

@@ -305,9 +305,24 @@ Result cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   launch.dynamic_shared = dynamic_shared;
   launch.stream = stream;
   launch.device = function->device;
+  launch.early = false;
   if (!stream || stream != fake.captured) return kiln::test::execute(function, launch);
   capture.launches.emplace_back(function, launch);
   return Result::Success;
+}
+
+Result cuLaunchKernelEx(const LaunchConfig* config, CUfunction function, void** params,
+                        void** extra) {
+  Result answer = enter<FakeCuda::entry("cuLaunchKernelEx")>();
+  if (answer != Result::Success) return answer;
+  if (config->count != 1 || config->attributes->id != LaunchAttribute::kEarly ||
+      config->attributes->allowed != 1)
+    return Result::InvalidValue;
+  const unsigned *grid = config->grid, *block = config->block;
+  answer = cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                          config->dynamic_shared, config->stream, params, extra);
+  fake.last_launch.early = true;
+  return answer;
 }
 
 Result cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
@@ -477,6 +492,7 @@ Result cuEventElapsedTime(float* milliseconds, CUevent start, CUevent stop) {
                                             cuFuncSetAttribute,
                                             cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                             cuLaunchKernel,
+                                            cuLaunchKernelEx,
                                             cuMemAlloc_v2,
                                             cuMemFree_v2,
                                             cuMemAllocAsync,

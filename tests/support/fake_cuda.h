@@ -73,6 +73,7 @@ class FakeCuda {
     std::array<std::byte, 1024> params;
     size_t param_bytes;
     int device;
+    bool early;  // may begin while what was queued before it runs
   };
   Launch last_launch = {}, launch_before = {};
   // Runs a kernel of this PTX that the driver does not know; null: it does nothing.
