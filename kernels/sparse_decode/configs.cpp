@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostRows = 128;          // of a tile of queries
 constexpr int64_t kTileBytes = 48 << 10;    // of keys and values
-constexpr int64_t kStagedBytes = 96 << 10;  // of all stages, if a multiprocessor has as much
+constexpr int64_t kStagedBytes = 64 << 10;  // of all stages, so that blocks share a multiprocessor
 
 void require_step(const char* field, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high || value % 16)
@@ -65,7 +65,10 @@ DecodeConfig validated(DecodeConfig config) {
     throw UserError(
         fmt::format("threads: expected 0 or a multiple of 32 up to 1024, got {}", config.threads));
   if (!config.stages) config.stages = std::clamp<int64_t>(kStagedBytes / config.tile_bytes(), 2, 8);
-  if (!config.threads) config.threads = config.rows() > 64 ? 256 : 128;
+  // Two warps for a tile of 16 rows: fewer wait for each other. Measured (docs/performance.md).
+  const int64_t rows = config.rows();
+  const bool large = rows > 64 || rows * config.dim_v > 64 * 128;  // of results, in registers
+  if (!config.threads) config.threads = large ? 256 : rows > 16 ? 128 : 64;
   return config;
 }
 

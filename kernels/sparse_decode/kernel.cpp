@@ -242,8 +242,8 @@ void store_rows(const Interface& t, const Unit& unit, const Expr& split, const T
 
 // Few queries are read from shared memory once, and not in every round.
 Tile in_registers(const Tile& queries) {
-  constexpr int64_t kFew = 16;  // rows: all warps have all of them
-  if (queries.shape()[0] > kFew) return queries;
+  constexpr int64_t kFew = 16 * 128;  // all warps have all of them: 32 registers of a thread
+  if (queries.shape()[0] * queries.shape()[1] > kFew) return queries;
   Tile q = alloc_fragment({queries.shape()[0], queries.shape()[1]}, queries.dtype());
   copy(queries, q);
   return q;
@@ -287,12 +287,12 @@ void read_splits(const Interface& t) {
   store_rows(t, unit, split, acc, lse);
 }
 
-// Parts weigh exp(lse − the largest); those of splits that had nothing to read, 0. Of one split
+// A warp for each row: nothing waits for other warps. Parts weigh exp(lse − the largest); those of splits that had nothing to read, 0. Of one split
 // there are none: the grid is empty.
 void merge_splits(const Interface& t) {
   const DecodeConfig& c = t.c;
   const auto grid =
-      launch({min(*t.splits - 1, 1) * c.rows(), t.units(), t.batch}, {.threads = 128});
+      launch({min(*t.splits - 1, 1) * c.rows(), t.units(), t.batch}, {.threads = 32});
   const Expr &row = grid[0], &b = grid[2];
   const Unit unit(c, b, grid[1]);
   Tile lses = alloc_fragment({1, kMostSplits}, F32), weight = alloc_fragment({1, kMostSplits}, F32);

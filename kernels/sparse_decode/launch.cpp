@@ -17,10 +17,14 @@ int64_t invariant_quota(const DecodeConfig& config) {
   return std::max<int64_t>(1, 512 / config.block);
 }
 
-// That share a multiprocessor, so that some wait for memory while one computes: more where a round
-// brings little. Estimates, not measured.
+// That share a multiprocessor, so that some wait for memory while one computes. Small ones are
+// fastest with three (H200, docs/performance.md); larger ones have registers and shared memory for
+// fewer.
 int64_t resident_blocks(const DecodeConfig& config) {
-  return std::clamp<int64_t>((64 << 10) / config.tile_bytes(), 2, 4);
+  constexpr int64_t kShared = 216 << 10;  // bytes of a multiprocessor, but for small tiles
+  const int64_t widened = config.fp8_cache ? 2 * config.tile_bytes() : 0;
+  const int64_t fit = kShared / (config.stages * config.tile_bytes() + widened);
+  return std::clamp<int64_t>(fit, 1, config.threads <= 64 ? 3 : 2);
 }
 
 int64_t ceil_div(int64_t a, int64_t b) {
