@@ -14,6 +14,11 @@
 
 namespace kiln {
 
+// What a configuration's `target` makes of the device that the caller named: itself if the target
+// is empty or its own; else the same GPU or emulator with code for that architecture. UserError
+// naming the target if the device cannot run it.
+Device& device_for(Device& device, std::string_view target);
+
 // At most N values.
 template <class T, size_t N>
 struct UpTo {

@@ -1,6 +1,7 @@
 #include "kernels/masks.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -51,12 +52,31 @@ std::vector<std::vector<double>> block_means(const Memory& tensor, int64_t b, in
 
 }  // namespace
 
+std::string str(BlockShape block) {
+  return block.q == block.k ? std::to_string(block.q)
+                            : std::to_string(block.q) + "x" + std::to_string(block.k);
+}
+
+BlockShape block_shape(std::string_view what, std::string_view text) {
+  const auto number = [&](std::string_view digits) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size())
+      throw UserError(std::string(what) + ": expected an integer or two, 64 or 64x128, got '" +
+                      std::string(text) + "'");
+    return value;
+  };
+  const size_t x = text.find('x');
+  if (x == std::string_view::npos) return number(text);
+  return {number(text.substr(0, x)), number(text.substr(x + 1))};
+}
+
 int64_t BlockGrid::visible_keys(int64_t query) const {
   return causal ? std::clamp(query + 1 + seq_kv - seq, int64_t{0}, seq_kv) : seq_kv;
 }
 
 int64_t BlockGrid::visible_cols(int64_t row) const {
-  return (visible_keys(std::min((row + 1) * block_m, seq) - 1) + block_n - 1) / block_n;
+  return (visible_keys(std::min((row + 1) * block.q, seq) - 1) + block.k - 1) / block.k;
 }
 
 Array top_k_mask(const Array& scores, int64_t k) {
@@ -103,15 +123,15 @@ void set_last_rows(Array& mask) {
       for (int64_t c = 0; c < rows.cols; ++c) set(mask, row * rows.cols + c, true);
 }
 
-Array slice_rows(const Array& mask, int64_t past, int64_t block_m) {
+Array slice_rows(const Array& mask, int64_t past, int64_t block_q) {
   if (mask.shape().size() != 4 || (mask.dtype() != Bool && mask.dtype() != I8))
     throw UserError("mask: expected bool or i8 [batch, heads, rows, cols], got " +
                     std::string(name(mask.dtype())) + " " + str(mask.shape()));
   const int64_t all = mask.shape()[2], cols = mask.shape()[3];
-  if (block_m < 1 || past < 0 || past % block_m || past / block_m > all)
-    throw UserError("past: expected a multiple of the block " + std::to_string(block_m) +
+  if (block_q < 1 || past < 0 || past % block_q || past / block_q > all)
+    throw UserError("past: expected a multiple of the block " + std::to_string(block_q) +
                     " from 0 to " + std::to_string(all) + " blocks, got " + std::to_string(past));
-  const int64_t skipped = past / block_m, rows = all - skipped;
+  const int64_t skipped = past / block_q, rows = all - skipped;
   Array rest(mask.dtype(), {mask.shape()[0], mask.shape()[1], rows, cols});
   for (int64_t i = 0; i < rest.size(); ++i)
     rest.set(i, mask.get(i + (i / (rows * cols) + 1) * skipped * cols));
@@ -132,7 +152,7 @@ Array random_mask(int64_t batch, int64_t heads, const BlockGrid& grid, double de
       int64_t n = grid.visible_cols(r), begin = (head * rows + r) * cols;
       if (n == 0) continue;
       // Without causality the diagonal of a square mask is its own; the last column bounds it.
-      int64_t diagonal = grid.causal ? n - 1 : std::min(r * grid.block_m / grid.block_n, n - 1);
+      int64_t diagonal = grid.causal ? n - 1 : std::min(r * grid.block.q / grid.block.k, n - 1);
       for (int64_t c = 0; c < n; ++c)
         if (c != diagonal) others.push_back(begin + c);
       set(mask, begin + diagonal, true);
@@ -162,8 +182,8 @@ Array pooled_scores(const Memory& q, const Memory& k, const BlockGrid& grid, dou
   for (int64_t b = 0; b < batch; ++b) {
     std::vector<std::vector<double>> keys;
     for (int64_t h = 0; h < heads; ++h) {
-      if (h % group == 0) keys = block_means(k, b, h / group, grid.block_n);
-      auto queries = block_means(q, b, h, grid.block_m);
+      if (h % group == 0) keys = block_means(k, b, h / group, grid.block.k);
+      auto queries = block_means(q, b, h, grid.block.q);
       for (int64_t r = 0; r < rows; ++r) {
         int64_t visible = grid.visible_cols(r), begin = ((b * heads + h) * rows + r) * cols;
         std::vector<double> logits(visible);

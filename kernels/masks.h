@@ -3,20 +3,33 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "runtime/array.h"
 
 namespace kiln {
 
+// The block of a mask or lists: so many queries by so many keys. One number is a square.
+struct BlockShape {
+  int64_t q = 64, k = 64;
+  constexpr BlockShape(int64_t edge) : q(edge), k(edge) {}
+  constexpr BlockShape(int64_t queries, int64_t keys) : q(queries), k(keys) {}
+  bool operator==(const BlockShape&) const = default;
+};
+std::string str(BlockShape block);  // "64", "64x128"
+// The opposite. UserError naming `what`.
+BlockShape block_shape(std::string_view what, std::string_view text);
+
 // How attention of one head is cut into blocks. Causal is bottom-right: query i sees key j iff
 // j <= i + seq_kv - seq.
 struct BlockGrid {
   int64_t seq = 0, seq_kv = 0;
-  int64_t block_m = 64, block_n = 64;
+  BlockShape block = 64;
   bool causal = false;
 
-  int64_t rows() const { return (seq + block_m - 1) / block_m; }
-  int64_t cols() const { return (seq_kv + block_n - 1) / block_n; }
+  int64_t rows() const { return (seq + block.q - 1) / block.q; }
+  int64_t cols() const { return (seq_kv + block.k - 1) / block.k; }
   int64_t visible_keys(int64_t query) const;  // keys 0 … n-1 are visible
   int64_t visible_cols(int64_t row) const;    // blocks 0 … n-1 hold a key that the row sees
 };
@@ -34,7 +47,7 @@ void set_last_rows(Array& mask);
 
 // Of a mask [B, H, rows, cols] (bool or i8) over all queries of a sequence, the rows of those after
 // the first `past`: what a call on them takes. UserError unless past is whole blocks, at most all.
-Array slice_rows(const Array& mask, int64_t past, int64_t block_m);
+Array slice_rows(const Array& mask, int64_t past, int64_t block_q);
 
 // Keeps the diagonal (last visible) block of each row and random visible ones up to `density` of
 // all visible blocks of a head, to the nearest block; `seed` decides which.

@@ -23,27 +23,30 @@ enum class BlockForm : uint8_t { MaskBool, MaskI8, Lists, Dense };
 // What a kernel is compiled for; everything else (batch, heads, lengths, strides) is known at
 // launch.
 struct AttentionConfig {
-  DType dtype = F16;  // of q, k, v, o: f16, bf16 or f32
-  int64_t dim = 128, dim_v = 128;
-  int64_t block_m = 64, block_n = 64;  // of the mask or lists
-  BlockForm form = BlockForm::MaskBool;
+  DType dtype = F16;       // of q, k, v, o: f16, bf16 or f32
+  int64_t head_dim = 128;  // of q and k
+  int64_t head_dim_v = 0;  // of v and o; 0: as head_dim
+  BlockShape block = 64;   // of the mask or lists: 128, or {64, 128}
   bool causal = false;
+  BlockForm form = BlockForm::MaskBool;
   bool lse = false;          // also write the natural-log sum of exponentials of each row
   bool written_out = false;  // spelled with reduce and exp instead of online_softmax
   bool fast_math = true;
   // Also look, on the device, for entries of lists that are no block: UserError, where a kernel
   // that is not checked skips them. Of masks there is nothing to check.
   bool checked = false;
-  int64_t tile_m = 0, tile_n = 0;      // 0: chosen by tile_for; else a divisor of the block
+  int64_t block_m = 0, block_n = 0;    // 0: chosen by tile_for; else a divisor of the block
   int64_t stages = kChosen;            // tiles of keys prefetched, 0 to 8
   int64_t threads = 0;                 // of a block on a GPU; 0: chosen by the compiler
   Schedule schedule = Schedule::Auto;  // whether scores are computed a tile of keys ahead
+  std::string target = {};             // "sm_80"; empty: the device's (kernels/library_function.h)
 
+  int64_t dim_v() const { return head_dim_v ? head_dim_v : head_dim; }
   static constexpr int64_t kChosen = -1;
   bool operator==(const AttentionConfig&) const = default;
 };
 // UserError naming the field, its legal values and what it is; returns it with what is left open
-// filled in, for a device's target().
+// filled in, for its own target or, if it names none, for a device's target().
 AttentionConfig validated(AttentionConfig config, std::string_view target = "host");
 
 // Extents of tiles, divisors of the blocks; tiles of keys prefetched; threads of a block on a GPU,
@@ -62,7 +65,7 @@ std::span<const AttentionConfig> shipped_attention_configs();
 Kernel block_sparse_attention_kernel(const AttentionConfig& config);
 
 // Tensors in the device's memory, any strides with a contiguous last axis. `scale` defaults to
-// 1 / sqrt(dim). A mask or lists may be larger than needed; the surplus is ignored.
+// 1 / sqrt(head_dim). A mask or lists may be larger than needed; the surplus is ignored.
 struct AttentionArgs {
   Memory q, k, v, o;
   std::optional<Memory> mask, counts, indices, lse;

@@ -12,19 +12,17 @@ static constexpr std::string_view kForms[] = {"mask", "mask_i8", "lists", "dense
 AttentionConfig attention_config(const Options& options) {
   AttentionConfig config;
   config.dtype = options.dtype("dtype", {F16, BF16, F32});
-  config.dim = options.integer("dim");
-  config.dim_v = options.integer("dim_v");
-  if (config.dim_v == 0) config.dim_v = config.dim;
-  config.block_m = options.integer("block_m");
-  config.block_n = options.integer("block_n");
+  config.head_dim = options.integer("head_dim");
+  config.head_dim_v = options.integer("head_dim_v");
+  config.block = block_shape("block", options.text("block"));
   config.form = static_cast<BlockForm>(options.choice("form", kForms));
   config.causal = options.boolean("causal");
   config.lse = options.boolean("lse");
   config.written_out = options.boolean("written_out");
   config.fast_math = options.boolean("fast_math");
   config.checked = options.boolean("checked");
-  config.tile_m = options.integer("tile_m");
-  config.tile_n = options.integer("tile_n");
+  config.block_m = options.integer("block_m");
+  config.block_n = options.integer("block_n");
   config.stages = options.integer("stages");
   config.threads = options.integer("threads");
   config.schedule =
@@ -48,10 +46,9 @@ AttentionArgs args_of(const Bindings& bindings) {
 
 std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
   return {{"dtype", std::string(name(config.dtype))},
-          {"dim", std::to_string(config.dim)},
-          {"dim_v", std::to_string(config.dim_v)},
-          {"block_m", std::to_string(config.block_m)},
-          {"block_n", std::to_string(config.block_n)},
+          {"head_dim", std::to_string(config.head_dim)},
+          {"head_dim_v", std::to_string(config.head_dim_v)},
+          {"block", str(config.block)},
           {"form", std::string(kForms[static_cast<size_t>(config.form)])},
           {"causal", config.causal ? "true" : "false"}};
 }
@@ -59,10 +56,11 @@ std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
 std::vector<OptionInfo> options() {
   return {
       {"dtype", "f16", "f16, bf16 or f32", "element type of q, k, v and o"},
-      {"dim", "128", "16 to 256, a multiple of 16", "head dimension of q and k"},
-      {"dim_v", "0", "16 to 256, a multiple of 16; 0: as dim", "head dimension of v and o"},
-      {"block_m", "64", "16 to 128, a multiple of 16", "queries of a block"},
-      {"block_n", "64", "16 to 128, a multiple of 16", "keys of a block"},
+      {"head_dim", "128", "16 to 256, a multiple of 16", "head dimension of q and k"},
+      {"head_dim_v", "0", "16 to 256, a multiple of 16; 0: as head_dim",
+       "head dimension of v and o"},
+      {"block", "64", "16 to 128, a multiple of 16; or two, 64x128",
+       "queries and keys of a block of the mask or lists"},
       {"form", "mask", "mask, mask_i8, lists or dense", "how the selected blocks are given"},
       {"causal", "false", "true or false", "bottom-right causal mask inside the blocks"},
       {"lse", "false", "true or false",
@@ -70,9 +68,9 @@ std::vector<OptionInfo> options() {
       {"written_out", "false", "true or false", "spell the softmax with reduce and exp"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"},
       {"checked", "false", "true or false", "also check the entries of lists, on the device"},
-      {"tile_m", "0", "a divisor of block_m, a multiple of 16; 0: chosen",
-       "rows computed together"},
-      {"tile_n", "0", "a divisor of block_n, a multiple of 16; 0: chosen",
+      {"block_m", "0", "a divisor of the block's queries, a multiple of 16; 0: chosen",
+       "queries computed together"},
+      {"block_n", "0", "a divisor of the block's keys, a multiple of 16; 0: chosen",
        "keys computed together"},
       {"stages", "-1", "0 to 8; -1: chosen", "tiles of keys prefetched"},
       {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
@@ -94,7 +92,7 @@ KernelEntry block_sparse_attention_entry() {
     return block_sparse_attention_kernel(validated(attention_config(options), target));
   };
   entry.default_params = [](const Options& options) {
-    double scale = 1 / std::sqrt(static_cast<double>(attention_config(options).dim));
+    double scale = 1 / std::sqrt(static_cast<double>(attention_config(options).head_dim));
     return std::map<std::string, Scalar>{{"scale", Scalar::of_float(F32, scale)}};
   };
   entry.check = [](const Options& options, const Bindings& bindings) {

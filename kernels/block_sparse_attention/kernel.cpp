@@ -19,7 +19,7 @@ struct Visible {
     return min(seq_kv, first_query + row + 1 + history);
   }
   // … to any row of the tile; below 1 if to none.
-  Expr keys() const { return keys_of_row(c.tile_m - 1); }
+  Expr keys() const { return keys_of_row(c.block_m - 1); }
   Expr blocks(int64_t block) const { return ceildiv(keys(), block); }
 };
 
@@ -27,8 +27,8 @@ struct Visible {
 // places.
 void mask_elements(const Visible& visible, const Tile& s, const Expr& first_key) {
   const AttentionConfig& c = visible.c;
-  when(first_key + c.tile_n > visible.keys_of_row(0), [&] {
-    for (auto [i, j] : parallel(c.tile_m, c.tile_n))
+  when(first_key + c.block_n > visible.keys_of_row(0), [&] {
+    for (auto [i, j] : parallel(c.block_m, c.block_n))
       s(i, j) = select(first_key + j < visible.keys_of_row(i), s(i, j), -infinity(F32));
   });
 }
@@ -41,10 +41,10 @@ struct Interface {
 
 Interface declare(const AttentionConfig& c, const Dim& batch, const Dim& heads, const Dim& heads_kv,
                   const Dim& seq, const Dim& seq_kv) {
-  Interface tensors{input("q", c.dtype, {batch, heads, seq, c.dim}),
-                    input("k", c.dtype, {batch, heads_kv, seq_kv, c.dim}),
-                    input("v", c.dtype, {batch, heads_kv, seq_kv, c.dim_v}),
-                    output("o", c.dtype, {batch, heads, seq, c.dim_v})};
+  Interface tensors{input("q", c.dtype, {batch, heads, seq, c.head_dim}),
+                    input("k", c.dtype, {batch, heads_kv, seq_kv, c.head_dim}),
+                    input("v", c.dtype, {batch, heads_kv, seq_kv, c.dim_v()}),
+                    output("o", c.dtype, {batch, heads, seq, c.dim_v()})};
   if (c.lse) tensors.lse.emplace(output("lse", F32, {batch, heads, seq}));
   if (c.form == BlockForm::Dense) return tensors;
   Dim rows = dim("rows");
@@ -67,7 +67,7 @@ void check_list(const Interface& t, const Visible& visible, const Expr& b, const
   auto listed = (*t.counts)(b, h, row);
   device_assert(listed >= 0 && listed <= *t.entries,
                 "counts: expected 0 to the entries of indices");
-  auto blocks = ceildiv(visible.seq_kv, visible.c.block_n);
+  auto blocks = ceildiv(visible.seq_kv, visible.c.block.k);
   for (auto entry : serial(min(max(listed, 0), *t.entries))) {
     auto block = (*t.indices)(b, h, row, entry);
     device_assert(block >= -1 && block < blocks,
@@ -83,22 +83,22 @@ void for_each_tile(const Interface& t, const Visible& visible, const Expr& b, co
   int stages = static_cast<int>(c.stages);
   if (c.form == BlockForm::Dense) {
     for (auto tile :
-         pipelined(visible.blocks(c.tile_n), {.stages = stages, .schedule = c.schedule}))
-      step(tile * c.tile_n);
+         pipelined(visible.blocks(c.block_n), {.stages = stages, .schedule = c.schedule}))
+      step(tile * c.block_n);
     return;
   }
   auto step_block = [&](const Expr& block) {
-    if (c.tile_n == c.block_n) return step(block * c.tile_n);
-    auto first = block * c.block_n;
+    if (c.block_n == c.block.k) return step(block * c.block_n);
+    auto first = block * c.block.k;
     // A query tile as long as its block sees some of all key tiles, but for what is beyond the end.
-    const bool sees_all = !c.causal || c.tile_m == c.block_m;
-    Arg visited = c.block_n / c.tile_n;
-    if (!sees_all) visited = min(ceildiv(visible.keys() - first, c.tile_n), visited);
+    const bool sees_all = !c.causal || c.block_m == c.block.q;
+    Arg visited = c.block.k / c.block_n;
+    if (!sees_all) visited = min(ceildiv(visible.keys() - first, c.block_n), visited);
     for (auto tile : pipelined(visited, {.stages = stages, .schedule = c.schedule}))
-      step(first + tile * c.tile_n);
+      step(first + tile * c.block_n);
   };
-  auto row = visible.first_query / c.block_m;
-  auto limit = visible.blocks(c.block_n);
+  auto row = visible.first_query / c.block.q;
+  auto limit = visible.blocks(c.block.k);
   if (c.form == BlockForm::Lists) {
     auto listed = (*t.counts)(b, h, row);
     if (c.checked) check_list(t, visible, b, h, row);
@@ -125,32 +125,32 @@ Kernel block_sparse_attention_kernel(const AttentionConfig& config) {
     auto group = heads / heads_kv;  // query heads that share a key head
 
     auto block =
-        launch({ceildiv(seq, c.tile_m), heads, batch}, {.threads = static_cast<int>(c.threads)});
+        launch({ceildiv(seq, c.block_m), heads, batch}, {.threads = static_cast<int>(c.threads)});
     const Expr &h = block[1], &b = block[2];
-    Visible visible{c, seq_kv, seq_kv - seq, block[0] * c.tile_m};
+    Visible visible{c, seq_kv, seq_kv - seq, block[0] * c.block_m};
 
-    Tile q = alloc_shared({c.tile_m, c.dim}, c.dtype);
-    Tile k = alloc_shared({c.tile_n, c.dim}, c.dtype);
-    Tile v = alloc_shared({c.tile_n, c.dim_v}, c.dtype);
-    Tile s = alloc_fragment({c.tile_m, c.tile_n}, F32);
-    Tile p = alloc_fragment({c.tile_m, c.tile_n}, c.dtype);
-    Tile acc = alloc_fragment({c.tile_m, c.dim_v}, F32);
-    Tile lse = alloc_fragment({c.tile_m}, F32);
+    Tile q = alloc_shared({c.block_m, c.head_dim}, c.dtype);
+    Tile k = alloc_shared({c.block_n, c.head_dim}, c.dtype);
+    Tile v = alloc_shared({c.block_n, c.dim_v()}, c.dtype);
+    Tile s = alloc_fragment({c.block_m, c.block_n}, F32);
+    Tile p = alloc_fragment({c.block_m, c.block_n}, c.dtype);
+    Tile acc = alloc_fragment({c.block_m, c.dim_v()}, F32);
+    Tile lse = alloc_fragment({c.block_m}, F32);
 
-    copy(t.q(b, h, span(visible.first_query, c.tile_m), all), q);
+    copy(t.q(b, h, span(visible.first_query, c.block_m), all), q);
     clear(acc);
     RowSoftmax softmax(c, scale);
     for_each_tile(t, visible, b, h, [&](const Expr& first_key) {
-      copy(t.k(b, h / group, span(first_key, c.tile_n), all), k);
+      copy(t.k(b, h / group, span(first_key, c.block_n), all), k);
       gemm(q, k, s, {.transpose_b = true, .clear = true, .policy = FullRow});
       mask_elements(visible, s, first_key);
       softmax.step(s, p, acc);
-      copy(t.v(b, h / group, span(first_key, c.tile_n), all), v);
+      copy(t.v(b, h / group, span(first_key, c.block_n), all), v);
       gemm(p, v, acc, {.policy = FullRow});
     });
     softmax.finish(acc, lse);
-    copy(acc, t.o(b, h, span(visible.first_query, c.tile_m), all));
-    if (c.lse) copy(lse, (*t.lse)(b, h, span(visible.first_query, c.tile_m)));
+    copy(acc, t.o(b, h, span(visible.first_query, c.block_m), all));
+    if (c.lse) copy(lse, (*t.lse)(b, h, span(visible.first_query, c.block_m)));
   });
 }
 

@@ -50,10 +50,10 @@ void check(const AttentionConfig& config, const AttentionArgs& args) {
     require_dtype(what, *tensor, config.dtype);
   int64_t batch = args.q.shape[0], heads = args.q.shape[1], seq = args.q.shape[2];
   int64_t heads_kv = args.k.shape[1], seq_kv = args.k.shape[2];
-  require_shape("q", args.q, {batch, heads, seq, config.dim});
-  require_shape("k", args.k, {batch, heads_kv, seq_kv, config.dim});
-  require_shape("v", args.v, {batch, heads_kv, seq_kv, config.dim_v});
-  require_shape("o", args.o, {batch, heads, seq, config.dim_v});
+  require_shape("q", args.q, {batch, heads, seq, config.head_dim});
+  require_shape("k", args.k, {batch, heads_kv, seq_kv, config.head_dim});
+  require_shape("v", args.v, {batch, heads_kv, seq_kv, config.dim_v()});
+  require_shape("o", args.o, {batch, heads, seq, config.dim_v()});
   if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0)
     throw UserError(fmt::format("heads: expected a multiple of the {} heads of k and v, got {}",
                                 heads_kv, heads));
@@ -71,11 +71,12 @@ void check(const AttentionConfig& config, const AttentionArgs& args) {
 }
 
 float scale_of(const AttentionConfig& config, const AttentionArgs& args) {
-  return args.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(config.dim))));
+  return args.scale.value_or(
+      static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
 BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
-  return {args.q.shape[2], args.k.shape[2], config.block_m, config.block_n, config.causal};
+  return {args.q.shape[2], args.k.shape[2], config.block, config.causal};
 }
 
 std::array<const Memory*, 8> AttentionInterface::tensors(const AttentionArgs& args) {
@@ -98,7 +99,8 @@ kiln::Limits AttentionInterface::dims(const AttentionLimits& limits) {
 }
 
 BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config) {
-  return {device, validated(config, device.target())};
+  Device& chosen = device_for(device, config.target);
+  return {chosen, validated(config, chosen.target())};
 }
 
 }  // namespace kiln

@@ -42,7 +42,7 @@ double attend_row(const double* q, const Head& k, const Head& v, const uint8_t* 
   std::vector<double> weights;
   double top = -kInfinity, sum = 0;
   for (int64_t j = 0, end = grid.visible_keys(query); j < end; ++j) {
-    if (!mask[j / grid.block_n]) continue;
+    if (!mask[j / grid.block.k]) continue;
     keys.push_back(j);
     weights.push_back(scale * dot(q, k.row(j), k.width));
     top = std::max(top, weights.back());
@@ -125,7 +125,7 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
         int64_t i = rows[n] % seq;
         for (size_t d = 0; d < q.size(); ++d)
           q[d] = load_double(args.q, {b, h, i, static_cast<int64_t>(d)});
-        const uint8_t* row = cells + (head * grid.rows() + i / grid.block_m) * grid.cols();
+        const uint8_t* row = cells + (head * grid.rows() + i / grid.block.q) * grid.cols();
         result.lse[n] = attend_row(q.data(), k, v, row, grid, i, scale, &result.o[n * width]);
       }
     });
@@ -140,14 +140,14 @@ AttentionWork attention_work(const AttentionConfig& config, const AttentionArgs&
   AttentionWork work;
   Array mask = effective_mask(config, args);
   work.blocks = count_blocks(mask.view(), grid_of(config, args));
-  double area = static_cast<double>(config.block_m * config.block_n);
-  work.flops = 2.0 * static_cast<double>(config.dim + config.dim_v) * area *
+  double area = static_cast<double>(config.block.q * config.block.k);
+  work.flops = 2.0 * static_cast<double>(config.head_dim + config.dim_v()) * area *
                static_cast<double>(work.blocks.selected);
   // Each query block reads its own rows once and the keys and values of its blocks.
   double element = static_cast<double>(size_of(config.dtype));
   double rows = static_cast<double>(args.q.shape[0] * args.q.shape[1] * args.q.shape[2]);
-  work.bytes = element * static_cast<double>(config.dim + config.dim_v) *
-               (rows + static_cast<double>(config.block_n * work.blocks.selected));
+  work.bytes = element * static_cast<double>(config.head_dim + config.dim_v()) *
+               (rows + static_cast<double>(config.block.k * work.blocks.selected));
   return work;
 }
 

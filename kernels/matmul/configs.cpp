@@ -54,24 +54,26 @@ void require(const char* field, int64_t value, int64_t low, int64_t high) {
 MatmulConfig validated(MatmulConfig config, std::string_view target) {
   require_dtype("dtype", config.dtype);
   require_dtype("out", config.out);
+  if (!config.target.empty()) target = config.target;
   const Tile tile = tile_for(config, target);
   // Threads go with the tile that they were chosen for.
-  const bool is_chosen = !config.tile_m && !config.tile_n && !config.tile_k;
+  const bool is_chosen = !config.block_m && !config.block_n && !config.block_k;
   if (is_chosen && !config.threads) config.threads = tile.threads;
-  if (!config.tile_m) config.tile_m = tile.m;
-  if (!config.tile_n) config.tile_n = tile.n;
-  if (!config.tile_k) config.tile_k = tile.k;
+  if (!config.block_m) config.block_m = tile.m;
+  if (!config.block_n) config.block_n = tile.n;
+  if (!config.block_k) config.block_k = tile.k;
   if (config.stages == MatmulConfig::kChosen) config.stages = tile.stages;
-  require("tile_m", config.tile_m, 8, 256);
-  require("tile_n", config.tile_n, 8, 256);
-  require("tile_k", config.tile_k, 8, 256);
+  require("block_m", config.block_m, 8, 256);
+  require("block_n", config.block_n, 8, 256);
+  require("block_k", config.block_k, 8, 256);
   require("stages", config.stages, 0, 8);
   require("threads", config.threads, 0, 1024);
   return config;
 }
 
 Matmul matmul(Device& device, const MatmulConfig& config) {
-  return {device, validated(config, device.target())};
+  Device& chosen = device_for(device, config.target);
+  return {chosen, validated(config, chosen.target())};
 }
 
 std::span<const MatmulConfig> shipped_matmul_configs() {

@@ -17,9 +17,9 @@ MatmulConfig config_of(const Options& options) {
   config.out = options.dtype("out", {F16, BF16, F32, F64});
   config.transpose_a = options.boolean("transpose_a");
   config.transpose_b = options.boolean("transpose_b");
-  config.tile_m = tile_extent(options, "tile_m");
-  config.tile_n = tile_extent(options, "tile_n");
-  config.tile_k = tile_extent(options, "tile_k");
+  config.block_m = tile_extent(options, "block_m");
+  config.block_n = tile_extent(options, "block_n");
+  config.block_k = tile_extent(options, "block_k");
   config.stages = options.integer("stages", MatmulConfig::kChosen, 8);
   config.threads = options.integer("threads", 0, 1024);
   config.rows = options.integer("rows", 0, std::numeric_limits<int32_t>::max());
@@ -59,9 +59,9 @@ KernelEntry matmul_entry() {
       {"out", "f32", "f16, bf16, f32 or f64", "element type of c"},
       {"transpose_a", "false", "true or false", "a is [k, m]"},
       {"transpose_b", "false", "true or false", "b is [n, k]"},
-      {"tile_m", "0", "8 to 256; 0: chosen", "rows of a block"},
-      {"tile_n", "0", "8 to 256; 0: chosen", "columns of a block"},
-      {"tile_k", "0", "8 to 256; 0: chosen", "depth of a step"},
+      {"block_m", "0", "8 to 256; 0: chosen", "rows of a block"},
+      {"block_n", "0", "8 to 256; 0: chosen", "columns of a block"},
+      {"block_k", "0", "8 to 256; 0: chosen", "depth of a step"},
       {"stages", "-1", "0 to 8; -1: chosen", "steps prefetched"},
       {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
       {"rows", "0", "0 or more; 0: many", "rows of c to choose tiles for"},

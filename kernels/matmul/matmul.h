@@ -3,6 +3,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kernels/library_function.h"
@@ -14,17 +15,18 @@ struct MatmulConfig {
   DType dtype = F16;  // of a and b: f16, bf16, f32 or f64
   DType out = F32;    // of c
   bool transpose_a = false, transpose_b = false;
-  int64_t tile_m = 0, tile_n = 0, tile_k = 0;  // 8 to 256; 0: chosen by validated()
-  int64_t stages = kChosen;                    // steps prefetched, 0 to 8
+  int64_t block_m = 0, block_n = 0, block_k = 0;  // 8 to 256; 0: chosen by validated()
+  int64_t stages = kChosen;                       // steps prefetched, 0 to 8
   int64_t threads = 0;  // of a block on a GPU, a multiple of 32; 0: chosen by the compiler
   // The rows and columns of c to expect, 0: many. Only tiles are chosen by them.
   int64_t rows = 0, columns = 0;
+  std::string target = {};  // "sm_80"; empty: the device's
 
   static constexpr int64_t kChosen = -1;
   bool operator==(const MatmulConfig&) const = default;
 };
-// With what is left open filled in for a device's target(). UserError naming the field, its legal
-// values and what it is.
+// With what is left open filled in, for its own target or, if it names none, a device's target().
+// UserError naming the field, its legal values and what it is.
 MatmulConfig validated(MatmulConfig config, std::string_view target = "host");
 // The configurations that are measured and tested one by one.
 std::span<const MatmulConfig> shipped_matmul_configs();

@@ -20,7 +20,7 @@ void require(const char* field, int64_t value, int64_t low, int64_t high) {
 QuestConfig config_of(const Options& options) {
   QuestConfig config;
   config.dtype = options.dtype("dtype", {F16, BF16, F32});
-  config.dim = options.integer("dim");
+  config.head_dim = options.integer("head_dim");
   config.block = options.integer("block");
   return validated(config);
 }
@@ -32,7 +32,7 @@ QuestConfig score_config(const Options& options) {
 
 std::vector<OptionInfo> options() {
   return {{"dtype", "f16", "f16, bf16 or f32", "element type of keys and queries"},
-          {"dim", "128", "1 to 512", "head dimension"},
+          {"head_dim", "128", "1 to 512", "head dimension"},
           {"block", "16", "1 to 256", "keys of a block"}};
 }
 
@@ -50,7 +50,7 @@ ReferenceResults pool_reference(const QuestConfig& c, const Bindings& bindings) 
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t h = 0; h < heads; ++h)
-        for (int64_t d = 0; d < c.dim; ++d) {
+        for (int64_t d = 0; d < c.head_dim; ++d) {
           const int64_t end = std::min(length_of(bindings, b, room), (block + 1) * c.block);
           double low = kInfinity, high = -kInfinity;
           for (int64_t key = block * c.block; key < end; ++key) {
@@ -76,7 +76,7 @@ ReferenceResults score_reference(const QuestConfig& c, const Bindings& bindings)
       const int64_t filled = (length_of(bindings, b, blocks * c.block) + c.block - 1) / c.block;
       for (int64_t block = 0; block < blocks; ++block) {
         double score = 0;
-        for (int64_t d = 0; d < c.dim && block + c.local < filled; ++d) {
+        for (int64_t d = 0; d < c.head_dim && block + c.local < filled; ++d) {
           double mean = 0;
           for (int64_t g = 0; g < group; ++g) mean += load_double(q, {b, h * group + g, d});
           mean *= scale / static_cast<double>(group);
@@ -101,7 +101,7 @@ double bytes_of(const Bindings& bindings, const char* tensor) {
 QuestConfig validated(const QuestConfig& config) {
   if (config.dtype != F16 && config.dtype != BF16 && config.dtype != F32)
     throw UserError(fmt::format("dtype: expected f16, bf16 or f32, got {}", name(config.dtype)));
-  require("dim", config.dim, 1, 512);
+  require("head_dim", config.head_dim, 1, 512);
   require("block", config.block, 1, 256);
   require("local", config.local, 0, std::numeric_limits<int32_t>::max());
   return config;
@@ -138,7 +138,7 @@ KernelEntry quest_score_entry() {
     return quest_score_kernel(score_config(options));
   };
   entry.default_params = [](const Options& options) {
-    const double scale = 1 / std::sqrt(static_cast<double>(config_of(options).dim));
+    const double scale = 1 / std::sqrt(static_cast<double>(config_of(options).head_dim));
     return std::map<std::string, Scalar>{{"scale", Scalar::of_float(F32, scale)}};
   };
   entry.check = [](const Options&, const Bindings& bindings) {

@@ -12,10 +12,10 @@
 namespace kiln {
 
 struct QuestConfig {
-  DType dtype = F16;   // of q, the keys, their minima and maxima: f16, bf16 or f32
-  int64_t dim = 128;   // 1 to 512
-  int64_t block = 16;  // keys of a block, 1 to 256
-  int64_t local = 1;   // blocks at the end that are chosen whatever they hold; of the scores alone
+  DType dtype = F16;       // of q, the keys, their minima and maxima: f16, bf16 or f32
+  int64_t head_dim = 128;  // 1 to 512
+  int64_t block = 16;      // keys of a block, 1 to 256
+  int64_t local = 1;  // blocks at the end that are chosen whatever they hold; of the scores alone
 };
 // UserError naming the field, its legal values and what it is; returns it.
 QuestConfig validated(const QuestConfig& config);

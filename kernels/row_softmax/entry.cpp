@@ -33,13 +33,13 @@ void require(const char* field, int64_t value, int64_t high) {
 RowSoftmaxConfig validated(const RowSoftmaxConfig& config) {
   if (config.dtype != F16 && config.dtype != BF16 && config.dtype != F32)
     throw UserError(fmt::format("dtype: expected f16, bf16 or f32, got {}", name(config.dtype)));
-  require("tile_m", config.tile_m, 128);
-  require("tile_n", config.tile_n, 8192);
+  require("block_m", config.block_m, 128);
+  require("block_n", config.block_n, 8192);
   return config;
 }
 
 RowSoftmax row_softmax(Device& device, const RowSoftmaxConfig& config) {
-  return {device, validated(config)};
+  return {device_for(device, config.target), validated(config)};
 }
 
 KernelEntry row_softmax_entry() {
@@ -48,13 +48,13 @@ KernelEntry row_softmax_entry() {
   entry.summary = "y[rows, cols] = softmax of each row of x";
   entry.options = {
       {"dtype", "f32", "f16, bf16 or f32", "element type of x and y"},
-      {"tile_m", "16", "1 to 128", "rows computed together"},
-      {"tile_n", "128", "1 to 8192", "columns computed together; as many as there are is fastest"},
+      {"block_m", "16", "1 to 128", "rows computed together"},
+      {"block_n", "128", "1 to 8192", "columns computed together; as many as there are is fastest"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"}};
   entry.build = [](const Options& options, std::string_view) {
     return row_softmax_kernel({.dtype = options.dtype("dtype", {F16, BF16, F32}),
-                               .tile_m = options.integer("tile_m"),
-                               .tile_n = options.integer("tile_n"),
+                               .block_m = options.integer("block_m"),
+                               .block_n = options.integer("block_n"),
                                .fast_math = options.boolean("fast_math")});
   };
   entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "kernels/library_function.h"
@@ -10,9 +11,10 @@
 namespace kiln {
 
 struct RowSoftmaxConfig {
-  DType dtype = F32;                  // of x and y: f16, bf16 or f32
-  int64_t tile_m = 16, tile_n = 128;  // rows, 1 to 128, and columns, 1 to 8192, at a time
+  DType dtype = F32;                    // of x and y: f16, bf16 or f32
+  int64_t block_m = 16, block_n = 128;  // rows, 1 to 128, and columns, 1 to 8192, at a time
   bool fast_math = true;
+  std::string target = {};  // "sm_80"; empty: the device's
   bool operator==(const RowSoftmaxConfig&) const = default;
 };
 // UserError naming the field, its legal values and what it is.

@@ -31,7 +31,7 @@ void require_range(const char* field, int64_t value, int64_t low, int64_t high) 
 // As many keys as lie in one block and one page, but no more than leave room for a few tiles.
 int64_t DecodeConfig::tile() const {
   const int64_t whole = page ? std::gcd(block, page) : block;
-  const int64_t bytes = (dim + dim_v) * static_cast<int64_t>(size_of(cache()));
+  const int64_t bytes = (head_dim + dim_v()) * static_cast<int64_t>(size_of(cache()));
   int64_t tile = whole;
   for (int64_t parts = 1; tile % 16 || whole % tile || (tile > 16 && tile * bytes > kTileBytes);)
     tile = whole / ++parts;
@@ -39,7 +39,7 @@ int64_t DecodeConfig::tile() const {
 }
 
 int64_t DecodeConfig::tile_bytes() const {
-  return tile() * (dim + dim_v) * static_cast<int64_t>(size_of(cache()));
+  return tile() * (head_dim + dim_v()) * static_cast<int64_t>(size_of(cache()));
 }
 
 int64_t DecodeConfig::heads_tile() const {
@@ -51,8 +51,9 @@ int64_t DecodeConfig::heads_tile() const {
 DecodeConfig validated(DecodeConfig config) {
   if (config.dtype != F16 && config.dtype != BF16)
     throw UserError(fmt::format("dtype: expected f16 or bf16, got {}", name(config.dtype)));
-  require_step("dim", config.dim, 16, 256);
-  require_step("dim_v", config.dim_v, 16, 256);
+  require_step("head_dim", config.head_dim, 16, 256);
+  if (!config.head_dim_v) config.head_dim_v = config.head_dim;
+  require_step("head_dim_v", config.head_dim_v, 16, 256);
   require_range("group", config.group, 1, 1024);
   require_range("tokens", config.tokens, 1, 8);
   require_step("block", config.block, 16, 128);
@@ -67,7 +68,7 @@ DecodeConfig validated(DecodeConfig config) {
   if (!config.stages) config.stages = std::clamp<int64_t>(kStagedBytes / config.tile_bytes(), 2, 8);
   // Two warps for a tile of 16 rows: fewer wait for each other. Measured (docs/performance.md).
   const int64_t rows = config.rows();
-  const bool large = rows > 64 || rows * config.dim_v > 64 * 128;  // of results, in registers
+  const bool large = rows > 64 || rows * config.dim_v() > 64 * 128;  // of results, in registers
   if (!config.threads) config.threads = large ? 256 : rows > 16 ? 128 : 64;
   return config;
 }

@@ -11,9 +11,8 @@ DecodeConfig decode_config(const Options& options) {
   DecodeConfig config;
   config.dtype = options.dtype("dtype", {F16, BF16});
   config.fp8_cache = options.boolean("fp8_cache");
-  config.dim = options.integer("dim");
-  config.dim_v = options.integer("dim_v");
-  if (config.dim_v == 0) config.dim_v = config.dim;
+  config.head_dim = options.integer("head_dim");
+  config.head_dim_v = options.integer("head_dim_v");
   config.group = options.integer("group");
   config.tokens = options.integer("tokens");
   config.block = options.integer("block");
@@ -47,8 +46,8 @@ DecodeArgs args_of(const DecodeConfig& config, const Bindings& bindings) {
 
 std::map<std::string, std::string> settings_of(const DecodeConfig& config) {
   return {{"dtype", std::string(name(config.dtype))},
-          {"dim", std::to_string(config.dim)},
-          {"dim_v", std::to_string(config.dim_v)},
+          {"head_dim", std::to_string(config.head_dim)},
+          {"head_dim_v", std::to_string(config.head_dim_v)},
           {"group", std::to_string(config.group)},
           {"block", std::to_string(config.block)},
           {"page", std::to_string(config.page)},
@@ -60,8 +59,9 @@ std::vector<OptionInfo> options() {
       {"dtype", "f16", "f16 or bf16", "element type of q, k, v and o"},
       {"fp8_cache", "false", "true or false",
        "k and v are e4m3, to be multiplied by k_scale, v_scale"},
-      {"dim", "128", "16 to 256, a multiple of 16", "head dimension of q and k"},
-      {"dim_v", "0", "16 to 256, a multiple of 16; 0: as dim", "head dimension of v and o"},
+      {"head_dim", "128", "16 to 256, a multiple of 16", "head dimension of q and k"},
+      {"head_dim_v", "0", "16 to 256, a multiple of 16; 0: as head_dim",
+       "head dimension of v and o"},
       {"group", "4", "1 to 1024", "query heads that share a kv head"},
       {"tokens", "1", "1 to 8", "new tokens a sequence"},
       {"block", "64", "16 to 128, a multiple of 16", "keys of a block"},
@@ -93,7 +93,7 @@ KernelEntry sparse_decode_entry() {
   };
   entry.default_params = [](const Options& options) {
     const DecodeConfig config = decode_config(options);
-    const double scale = 1 / std::sqrt(static_cast<double>(config.dim));
+    const double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
     std::map<std::string, Scalar> params{{"scale", Scalar::of_float(F32, scale)}};
     if (config.split) params["quota"] = Scalar::of_int(I32, 1);
     return params;

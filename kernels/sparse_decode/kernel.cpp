@@ -27,9 +27,9 @@ struct Interface {
   std::optional<Dim> slots = optional_dim(c.page, "slots");
   std::optional<Dim> entries = optional_dim(listed, "entries");
   std::optional<Dim> splits = optional_dim(c.split, "splits");
-  Tensor q = input("q", c.dtype, {batch, c.tokens, heads_kv* c.group, c.dim});
-  Tensor k = cache("k", c.dim), v = cache("v", c.dim_v);
-  Tensor o = output("o", c.dtype, {batch, c.tokens, heads_kv* c.group, c.dim_v});
+  Tensor q = input("q", c.dtype, {batch, c.tokens, heads_kv* c.group, c.head_dim});
+  Tensor k = cache("k", c.head_dim), v = cache("v", c.dim_v());
+  Tensor o = output("o", c.dtype, {batch, c.tokens, heads_kv* c.group, c.dim_v()});
   Tensor lengths = input("lengths", I32, {batch});
   std::optional<Tensor> table, starts, chosen, k_scale, v_scale, lse, parts, part_lse;
   Expr scale = param("scale", F32);
@@ -49,7 +49,7 @@ struct Interface {
     if (c.lse) lse.emplace(output("lse", F32, {batch, c.tokens, heads_kv * c.group}));
     if (!c.split) return;
     quota.emplace(param("quota", I32));
-    parts.emplace(workspace("parts", F32, {batch, units(), *splits, c.rows(), c.dim_v}));
+    parts.emplace(workspace("parts", F32, {batch, units(), *splits, c.rows(), c.dim_v()}));
     part_lse.emplace(workspace("part_lse", F32, {batch, units(), c.rows(), *splits}));
   }
 
@@ -202,7 +202,7 @@ void mask_edges(const Visible& visible, const Expr& first, const Tile& s, const 
       s(i, j) =
           select(first + j >= start && first + j < visible.end_of(i), s(i, j), -infinity(F32));
     for (auto strip : serial(c.tile() / kStrip))  // a few registers at a time
-      for (auto [i, d] : parallel(kStrip, c.dim_v)) {
+      for (auto [i, d] : parallel(kStrip, c.dim_v())) {
         auto j = strip * kStrip + i;
         values(j, d) = select(first + j >= start && first + j < end, values(j, d), 0);
       }
@@ -224,7 +224,7 @@ void store_rows(const Interface& t, const Unit& unit, const Expr& split, const T
   const int64_t heads = c.heads_tile();
   if (c.fp8_cache) {
     const Expr v_scale = (*t.v_scale)(unit.kv_head, 0);
-    for (auto [i, d] : parallel(acc.shape()[0], c.dim_v)) acc(i, d) *= v_scale;
+    for (auto [i, d] : parallel(acc.shape()[0], c.dim_v())) acc(i, d) *= v_scale;
   }
   const auto store_whole = [&] {
     copy_rows(c, unit, [&](const Expr& token, const Expr& head, int64_t row) {
@@ -260,10 +260,10 @@ void read_splits(const Interface& t) {
   const int64_t heads = c.heads_tile();
   if (c.checked) when(split == 0 && unit.index == 0, [&] { check_sequence(t, b); });
 
-  Tile queries = alloc_shared({rows, c.dim}, c.dtype);
-  const CacheTile keys(c, c.dim), values(c, c.dim_v);
+  Tile queries = alloc_shared({rows, c.head_dim}, c.dtype);
+  const CacheTile keys(c, c.head_dim), values(c, c.dim_v());
   Tile s = alloc_fragment({rows, c.tile()}, F32), p = alloc_fragment({rows, c.tile()}, c.dtype);
-  Tile acc = alloc_fragment({rows, c.dim_v}, F32), lse = alloc_fragment({rows}, F32);
+  Tile acc = alloc_fragment({rows, c.dim_v()}, F32), lse = alloc_fragment({rows}, F32);
 
   clear(queries);
   copy_rows(c, unit, [&](const Expr& token, const Expr& head, int64_t row) {
@@ -298,15 +298,15 @@ void merge_splits(const Interface& t) {
   Tile lses = alloc_fragment({1, kMostSplits}, F32), weight = alloc_fragment({1, kMostSplits}, F32);
   Tile weights = alloc_shared({1, kMostSplits}, F32);
   Tile top = alloc_fragment({1}, F32), total = alloc_fragment({1}, F32);
-  Tile part = alloc_fragment({kTogether, c.dim_v}, F32),
-       sum = alloc_fragment({kTogether, c.dim_v}, F32);
-  Tile merged = alloc_fragment({c.dim_v}, F32);
+  Tile part = alloc_fragment({kTogether, c.dim_v()}, F32),
+       sum = alloc_fragment({kTogether, c.dim_v()}, F32);
+  Tile merged = alloc_fragment({c.dim_v()}, F32);
 
   const auto fetch = [&](const Expr& chunk) {
     copy((*t.parts)(b, grid[1], span(chunk * kTogether, kTogether), row, all), part);
   };
   const auto add = [&](const Expr& chunk) {
-    for (auto [i, d] : parallel(kTogether, c.dim_v))
+    for (auto [i, d] : parallel(kTogether, c.dim_v()))
       sum(i, d) += weights(0, chunk * kTogether + i) * part(i, d);
   };
   fetch(number(0));  // under way while the weights are made
@@ -323,7 +323,7 @@ void merge_splits(const Interface& t) {
     add(chunk);
   }
   reduce_sum(sum, merged, 0);
-  for (auto d : parallel(c.dim_v)) merged(d) = select(total(0) > 0.f, merged(d) / total(0), 0.f);
+  for (auto d : parallel(c.dim_v())) merged(d) = select(total(0) > 0.f, merged(d) / total(0), 0.f);
   copy(merged, t.o(b, unit.token(row), unit.head(row), all));
   if (!c.lse) return;
   for (auto i : parallel(1))

@@ -72,8 +72,8 @@ void check_queries(const DecodeConfig& config, const DecodeArgs& args) {
   if (heads != heads_kv * config.group)
     throw UserError(fmt::format("q: expected {} heads, {} for each of k's {}, got {}",
                                 heads_kv * config.group, config.group, heads_kv, heads));
-  require_shape("q", args.q, {batch, config.tokens, heads, config.dim});
-  require_shape("o", args.o, {batch, config.tokens, heads, config.dim_v});
+  require_shape("q", args.q, {batch, config.tokens, heads, config.head_dim});
+  require_shape("o", args.o, {batch, config.tokens, heads, config.dim_v()});
   if (present("lse", args.lse, config.lse)) {
     require_dtype("lse", *args.lse, F32);
     require_shape("lse", *args.lse, {batch, config.tokens, heads});
@@ -84,8 +84,8 @@ void check_cache(const DecodeConfig& config, const DecodeArgs& args) {
   const int64_t batch = args.q.shape[0], heads_kv = args.k.shape[2];
   const int64_t outer = config.page ? args.k.shape[0] : batch;
   const int64_t inner = config.page ? config.page : args.k.shape[1];
-  require_shape("k", args.k, {outer, inner, heads_kv, config.dim});
-  require_shape("v", args.v, {outer, inner, heads_kv, config.dim_v});
+  require_shape("k", args.k, {outer, inner, heads_kv, config.head_dim});
+  require_shape("v", args.v, {outer, inner, heads_kv, config.dim_v()});
   require_dtype("lengths", args.lengths, I32);
   require_shape("lengths", args.lengths, {batch});
   if (present("table", args.table, config.page > 0)) {
@@ -131,7 +131,8 @@ int64_t capacity(const DecodeConfig& config, const DecodeArgs& args) {
 }
 
 float scale_of(const DecodeConfig& config, const DecodeArgs& args) {
-  return args.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(config.dim))));
+  return args.scale.value_or(
+      static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
 void check(const DecodeConfig& config, const DecodeArgs& given) {
@@ -167,7 +168,7 @@ SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_
     return {std::min(ceil_div(blocks, quota), kMostSplits), quota};
   }
   const int64_t units = args.k.shape[2] * config.units();
-  const int64_t bytes = blocks * config.block * (config.dim + config.dim_v) *
+  const int64_t bytes = blocks * config.block * (config.head_dim + config.dim_v()) *
                         static_cast<int64_t>(size_of(config.cache()));
   const int64_t by_rule = split_rule({.tiles = args.q.shape[0] * units,
                                       .multiprocessors = multiprocessors * resident_blocks(config),
@@ -187,8 +188,9 @@ static int64_t multiprocessors(Device& device) {
 
 SparseDecode sparse_decode(Device& device, const DecodeConfig& config) {
   DecodeConfig complete = validated(config);
-  if (!complete.multiprocessors) complete.multiprocessors = multiprocessors(device);
-  return {device, complete};
+  Device& chosen = device_for(device, config.target);
+  if (!complete.multiprocessors) complete.multiprocessors = multiprocessors(chosen);
+  return {chosen, complete};
 }
 
 // In memory of the thread's own, whose shapes have room after its first call.

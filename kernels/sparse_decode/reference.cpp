@@ -66,11 +66,11 @@ void attend(const Problem& problem, int64_t b, int64_t token, int64_t head,
   const DecodeArgs& args = problem.args;
   const int64_t kv_head = head / c.group;
   const std::vector<int64_t> keys = problem.keys(b, token, kv_head);
-  std::vector<double> scores, sum(static_cast<size_t>(c.dim_v), 0);
+  std::vector<double> scores, sum(static_cast<size_t>(c.dim_v()), 0);
   double top = -INFINITY, total = 0;
   for (int64_t key : keys) {
     double dot = 0;
-    for (int64_t d = 0; d < c.dim; ++d)
+    for (int64_t d = 0; d < c.head_dim; ++d)
       dot +=
           problem.element(args.q, b, token, head, d) * problem.cached(args.k, b, key, kv_head, d);
     scores.push_back(dot * problem.scale(args.k_scale, kv_head) *
@@ -80,7 +80,7 @@ void attend(const Problem& problem, int64_t b, int64_t token, int64_t head,
   for (size_t i = 0; i < keys.size(); ++i) {
     const double weight = std::exp(scores[i] - top);
     total += weight;
-    for (int64_t d = 0; d < c.dim_v; ++d)
+    for (int64_t d = 0; d < c.dim_v(); ++d)
       sum[static_cast<size_t>(d)] += weight * problem.cached(args.v, b, keys[i], kv_head, d);
   }
   const double v_scale = problem.scale(args.v_scale, kv_head);
@@ -111,7 +111,7 @@ DecodeWork decode_work(const DecodeConfig& config, const DecodeArgs& args) {
         pairs += keys * config.group;
         if (config.per_token || token == config.tokens - 1) work.keys += keys;
       }
-  const auto width = static_cast<double>(config.dim + config.dim_v);
+  const auto width = static_cast<double>(config.head_dim + config.dim_v());
   work.flops = 2 * width * static_cast<double>(pairs);
   work.bytes =
       width * static_cast<double>(size_of(config.cache())) * static_cast<double>(work.keys);

@@ -22,13 +22,14 @@ enum class DecodeForm : uint8_t { Indices, MaskBool, MaskI8, Dense };
 // What a kernel is compiled for; everything else (batch, kv heads, capacities, strides, splits) is
 // known at launch.
 struct DecodeConfig {
-  DType dtype = F16;               // of q, k, v, o: f16 or bf16
-  bool fp8_cache = false;          // k and v are e4m3, with a scale a tensor or kv head
-  int64_t dim = 128, dim_v = 128;  // 16 to 256, multiples of 16
-  int64_t group = 4;               // query heads that share a kv head
-  int64_t tokens = 1;              // new tokens a sequence, 1 to 8: its last, causal
-  int64_t block = 64;              // keys of a block, 16 to 128, a multiple of 16
-  int64_t page = 0;                // keys of a page, a multiple of 16; 0: the cache is contiguous
+  DType dtype = F16;       // of q, k, v, o: f16 or bf16
+  bool fp8_cache = false;  // k and v are e4m3, with a scale a tensor or kv head
+  int64_t head_dim = 128;  // of q and k, 16 to 256, a multiple of 16
+  int64_t head_dim_v = 0;  // of v and o, likewise; 0: as head_dim
+  int64_t group = 4;       // query heads that share a kv head
+  int64_t tokens = 1;      // new tokens a sequence, 1 to 8: its last, causal
+  int64_t block = 64;      // keys of a block, 16 to 128, a multiple of 16
+  int64_t page = 0;        // keys of a page, a multiple of 16; 0: the cache is contiguous
   DecodeForm form = DecodeForm::Indices;
   bool per_token = false;  // each token has a selection of its own
   bool left_pad = false;   // the first keys of a sequence may be padding
@@ -39,7 +40,9 @@ struct DecodeConfig {
   int64_t stages = 0;           // tiles of keys prefetched, 1 to 8; 0: chosen
   int64_t threads = 0;          // of a block of the first launch; 0: chosen
   int64_t multiprocessors = 0;  // that splits keep busy; 0: the device's
+  std::string target = {};      // "sm_80"; empty: the device's
 
+  int64_t dim_v() const { return head_dim_v ? head_dim_v : head_dim; }
   DType cache() const { return fp8_cache ? E4M3 : dtype; }
   int64_t tile() const;        // keys computed together: they lie in one block and page
   int64_t tile_bytes() const;  // of its keys and values
@@ -69,7 +72,7 @@ Kernel sparse_decode_kernel(const DecodeConfig& config);
 struct DecodeArgs {
   Memory q, k, v, o, lengths;
   std::optional<Memory> chosen, table, starts, k_scale, v_scale, lse;
-  std::optional<float> scale;     // 1 / sqrt(dim) if not given
+  std::optional<float> scale;     // 1 / sqrt(head_dim) if not given
   std::optional<int64_t> splits;  // at most so many a sequence; chosen if not given
   bool batch_invariant = false;   // splits follow from each sequence alone
 };

@@ -23,13 +23,13 @@ void require(const char* field, int64_t value, int64_t high) {
 TileCopyConfig validated(const TileCopyConfig& config) {
   require_dtype("dtype", config.dtype);
   require_dtype("out", config.out);
-  require("tile_m", config.tile_m, 128);
-  require("tile_n", config.tile_n, 8192);
+  require("block_m", config.block_m, 128);
+  require("block_n", config.block_n, 8192);
   return config;
 }
 
 TileCopy tile_copy(Device& device, const TileCopyConfig& config) {
-  return {device, validated(config)};
+  return {device_for(device, config.target), validated(config)};
 }
 
 KernelEntry tile_copy_entry() {
@@ -38,8 +38,8 @@ KernelEntry tile_copy_entry() {
   entry.summary = "y[rows, cols] = x, converted to y's element type";
   entry.options = {{"dtype", "f32", "f16, bf16 or f32", "element type of x"},
                    {"out", "", "f16, bf16 or f32; as dtype if empty", "element type of y"},
-                   {"tile_m", "8", "1 to 128", "rows of a tile"},
-                   {"tile_n", "1024", "1 to 8192", "columns of a tile"}};
+                   {"block_m", "8", "1 to 128", "rows of a tile"},
+                   {"block_n", "1024", "1 to 8192", "columns of a tile"}};
   const auto dtypes = [](const Options& options) {
     const DType from = options.dtype("dtype", {F16, BF16, F32});
     return std::pair(from,
@@ -49,8 +49,8 @@ KernelEntry tile_copy_entry() {
     const auto [from, to] = dtypes(options);
     return tile_copy_kernel({.dtype = from,
                              .out = to,
-                             .tile_m = options.integer("tile_m"),
-                             .tile_n = options.integer("tile_n")});
+                             .block_m = options.integer("block_m"),
+                             .block_n = options.integer("block_n")});
   };
   entry.default_params = [](const Options&) { return std::map<std::string, Scalar>(); };
   entry.check = [](const Options&, const Bindings&) {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "kernels/library_function.h"
@@ -11,8 +12,9 @@
 namespace kiln {
 
 struct TileCopyConfig {
-  DType dtype = F32, out = F32;       // of x and of y: f16, bf16 or f32
-  int64_t tile_m = 8, tile_n = 1024;  // rows, 1 to 128, and columns, 1 to 8192, of a tile
+  DType dtype = F32, out = F32;         // of x and of y: f16, bf16 or f32
+  int64_t block_m = 8, block_n = 1024;  // rows, 1 to 128, and columns, 1 to 8192, of a tile
+  std::string target = {};              // "sm_80"; empty: the device's
   bool operator==(const TileCopyConfig&) const = default;
 };
 // UserError naming the field, its legal values and what it is.

@@ -80,7 +80,7 @@ void decode_loop(int steps) {
     }
   };
 
-  DecodeConfig config{.dim = 64, .dim_v = 64, .group = 4, .page = 32, .form = DecodeForm::Dense};
+  DecodeConfig config{.head_dim = 64, .group = 4, .page = 32, .form = DecodeForm::Dense};
   SparseDecode decode = sparse_decode(device("host"), config);
   DecodeArgs args{.q = q.view(),
                   .k = half_of(cache, 0),

@@ -25,7 +25,7 @@ Kernel scores() {
 
 void attend_twice(const Array& q, const Array& k, const Array& v, const Array& mask, Array& o) {
   BlockSparseAttention attend = block_sparse_attention(
-      device("host"), {.dtype = F16, .dim = 128, .block_m = 64, .block_n = 64, .causal = true});
+      device("host"), {.dtype = F16, .head_dim = 128, .block = 64, .causal = true});
   attend({.q = q.view(), .k = k.view(), .v = v.view(), .o = o.view(), .mask = mask.view()});
   attend({.q = q.view(), .k = k.view(), .v = v.view(), .o = o.view(), .mask = mask.view()});
 }

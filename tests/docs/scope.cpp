@@ -24,7 +24,7 @@ void call_with(const std::function<void(AttentionArgs&)>& spoil) {
   Array q(F32, {1, 8, 300, 64}), k = q, v = q, o = q, mask(Bool, {1, 8, 5, 5});
   AttentionArgs args{q.view(), k.view(), v.view(), o.view(), mask.view()};
   spoil(args);
-  attention({.dtype = F32, .dim = 64, .dim_v = 64})(args);
+  attention({.dtype = F32, .head_dim = 64})(args);
 }
 
 // By what is missing, as the table calls it.
@@ -44,8 +44,12 @@ const std::map<std::string, std::function<void()>>& wishes() {
          build("block_sparse_attention", {{"window", "4096"}});
        }},
       {"attention in fp8, integers, f64", [] { attention({.dtype = E4M3}); }},
-      {"head dimensions beyond 256 or between multiples of 16", [] { attention({.dim = 320}); }},
-      {"mask blocks beyond 128", [] { attention({.block_n = 256}); }},
+      {"head dimensions beyond 256 or between multiples of 16",
+       [] { attention({.head_dim = 320}); }},
+      {"mask blocks beyond 128",
+       [] {
+         attention({.block = {64, 256}});
+       }},
       {"packed batches of several lengths",
        [] {
          call_with([](AttentionArgs& args) {

@@ -74,15 +74,14 @@ TEST_CASE("attention: no bank conflicts, whole sectors", "[counters]") {
   constexpr const char* kForms[] = {"mask", "mask_i8", "lists", "dense"};
   for (const AttentionConfig& c : shipped_attention_configs()) {
     const Words options = {
-        {"dtype", std::string(name(c.dtype))},  {"dim", std::to_string(c.dim)},
-        {"dim_v", std::to_string(c.dim_v)},     {"block_m", std::to_string(c.block_m)},
-        {"block_n", std::to_string(c.block_n)}, {"form", kForms[static_cast<int>(c.form)]},
-        {"causal", c.causal ? "true" : "false"}};
+        {"dtype", std::string(name(c.dtype))},      {"head_dim", std::to_string(c.head_dim)},
+        {"head_dim_v", std::to_string(c.dim_v())},  {"block", str(c.block)},
+        {"form", kForms[static_cast<int>(c.form)]}, {"causal", c.causal ? "true" : "false"}};
     const int64_t seq = 256;
     Dims dims = {{"batch", 1}, {"heads", 1}, {"heads_kv", 1}, {"seq", seq}, {"seq_kv", seq}};
-    if (c.form != BlockForm::Dense) dims["rows"] = seq / c.block_m;
-    if (c.form == BlockForm::Lists) dims["entries"] = seq / c.block_n;
-    if (c.form != BlockForm::Dense && c.form != BlockForm::Lists) dims["cols"] = seq / c.block_n;
+    if (c.form != BlockForm::Dense) dims["rows"] = seq / c.block.q;
+    if (c.form == BlockForm::Lists) dims["entries"] = seq / c.block.k;
+    if (c.form != BlockForm::Dense && c.form != BlockForm::Lists) dims["cols"] = seq / c.block.k;
     for (const char* target : kTargets)
       check_counters("block_sparse_attention", options, dims, target);
   }
@@ -98,9 +97,9 @@ void check_matmul(const char* dtype, const char* out, std::array<int64_t, 3> til
                       {"out", out},
                       {"transpose_a", transpose_a},
                       {"transpose_b", transpose_b},
-                      {"tile_m", std::to_string(m)},
-                      {"tile_n", std::to_string(n)},
-                      {"tile_k", std::to_string(k)},
+                      {"block_m", std::to_string(m)},
+                      {"block_n", std::to_string(n)},
+                      {"block_k", std::to_string(k)},
                       {"stages", std::to_string(stages)}},
                      {{"m", 2 * m}, {"n", n}, {"k", 3 * k}}, target);
 }
@@ -126,8 +125,8 @@ TEST_CASE("what lists the selected blocks is a small part of a block's work", "[
       const int64_t keys = 32768;
       const KernelEntry& entry = kernel_named("block_sparse_attention");
       const std::string edge = std::to_string(block);
-      const Options options = entry.with_defaults(
-          {{"dim", "16"}, {"block_m", edge}, {"block_n", edge}, {"form", form}});
+      const Options options =
+          entry.with_defaults({{"head_dim", "16"}, {"block", edge}, {"form", form}});
       ProblemShape none{.dims = {{"batch", 1},
                                  {"heads", 1},
                                  {"heads_kv", 1},

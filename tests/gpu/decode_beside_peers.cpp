@@ -33,7 +33,7 @@ DecodeConfig config_of(const Settings& s) {
   DecodeConfig config;
   config.dtype = s.bf16 ? BF16 : F16;
   config.fp8_cache = s.fp8_cache;
-  config.dim = config.dim_v = s.head_dim;
+  config.head_dim = s.head_dim;
   config.group = s.group;
   config.block = s.block;
   config.page = s.page;

@@ -39,7 +39,7 @@ class LastHead {
 TEST_CASE("keys and values beyond 2^31 elements give the rows of the same data alone", "[large]") {
   Device& where = fast_device();
   if (testing::uses_host_memory(where)) return;  // 9 GB: for a GPU's memory
-  AttentionConfig config{.dtype = F16, .dim = 128, .dim_v = 128, .causal = true};
+  AttentionConfig config{.dtype = F16, .head_dim = 128, .causal = true};
   AttentionCase one(config, {.seq = 8192, .seq_kv = 8192});
   one.randomize(run_seed(), 0.1);
   one.run(where);
@@ -62,7 +62,7 @@ TEST_CASE("keys and values beyond 2^31 elements give the rows of the same data a
 }
 
 TEST_CASE("a hundred runs give the same bits", "[repeat]") {
-  AttentionCase one({.dtype = F16, .dim = 128, .dim_v = 128, .block_m = 128, .block_n = 128},
+  AttentionCase one({.dtype = F16, .head_dim = 128, .block = 128},
                     {.heads = 4, .heads_kv = 2, .seq = 1500, .seq_kv = 1500});
   one.randomize(run_seed(), 0.4);
   one.run(fast_device());

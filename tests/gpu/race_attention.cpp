@@ -232,7 +232,7 @@ class Race {
 
   void check(const OnGpu& o) {
     o.fetch(o_);
-    AttentionConfig config{.dtype = F16, .block_m = kBlock, .block_n = kBlock, .causal = true};
+    AttentionConfig config{.dtype = F16, .block = kBlock, .causal = true};
     config = validated(config);
     AttentionArgs args{q_.view(), k_.view(), v_.view(), o_.view(), mask_.view(), {}, {}, {}, {}};
     std::vector<int64_t> rows;

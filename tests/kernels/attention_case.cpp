@@ -62,10 +62,10 @@ void for_each_tensor(AttentionArgs& args, Visit&& visit) {
 AttentionCase::AttentionCase(const AttentionConfig& wanted, const Sizes& s)
     : config(validated(wanted, fast_device().target())),
       sizes(s),
-      q(config.dtype, {s.batch, s.heads, s.seq, config.dim}),
-      k(config.dtype, {s.batch, s.heads_kv, s.seq_kv, config.dim}),
-      v(config.dtype, {s.batch, s.heads_kv, s.seq_kv, config.dim_v}),
-      o(config.dtype, {s.batch, s.heads, s.seq, config.dim_v}),
+      q(config.dtype, {s.batch, s.heads, s.seq, config.head_dim}),
+      k(config.dtype, {s.batch, s.heads_kv, s.seq_kv, config.head_dim}),
+      v(config.dtype, {s.batch, s.heads_kv, s.seq_kv, config.dim_v()}),
+      o(config.dtype, {s.batch, s.heads, s.seq, config.dim_v()}),
       lse(F32, {s.batch, s.heads, s.seq}),
       args{q.view(), k.view(), v.view(), o.view(), {}, {}, {}, {}, {}} {
   if (config.lse) args.lse = lse.view();
@@ -116,7 +116,7 @@ void AttentionCase::check(Device& device) {
   AttentionReference reference = attention_reference(config, args, all_rows(args));
   INFO(describe() << " on " << device.name());
   Comparison outputs =
-      compare(to_doubles(args.o), reference.o, config.dim_v, accuracy_rule(config.dtype));
+      compare(to_doubles(args.o), reference.o, config.dim_v(), accuracy_rule(config.dtype));
   INFO("o: " << outputs.str());
   CHECK(outputs.ok());
   if (!config.lse) return;
@@ -131,8 +131,8 @@ std::string AttentionCase::describe() const {
                      forms[static_cast<int>(config.form)], name(config.dtype),
                      config.causal ? " causal" : "", config.lse ? " lse" : "",
                      config.written_out ? " written_out" : "", sizes.batch, sizes.heads,
-                     sizes.heads_kv, sizes.seq, sizes.seq_kv, config.dim, config.dim_v,
-                     config.block_m, config.block_n, config.tile_m, config.tile_n);
+                     sizes.heads_kv, sizes.seq, sizes.seq_kv, config.head_dim, config.dim_v(),
+                     config.block.q, config.block.k, config.block_m, config.block_n);
 }
 
 }  // namespace kiln::test

@@ -13,7 +13,7 @@ namespace {
 
 AttentionConfig config() {
   AttentionConfig config;
-  config.dim = config.dim_v = 32;
+  config.head_dim = config.head_dim_v = 32;
   return config;
 }
 
@@ -90,13 +90,16 @@ TEST_CASE("a scale that is no scale", "[attention][errors]") {
 
 TEST_CASE("configurations that cannot be", "[attention][errors]") {
   expect_config("dtype: expected f16, bf16 or f32, got f64", [](auto& c) { c.dtype = F64; });
-  expect_config("dim: expected a multiple of 16 from 16 to 256, got 40",
-                [](auto& c) { c.dim = 40; });
-  expect_config("dim_v: expected a multiple of 16 from 16 to 256, got 0",
-                [](auto& c) { c.dim_v = 0; });
-  expect_config("block_m: expected a multiple of 16 from 16 to 128, got 256",
-                [](auto& c) { c.block_m = 256; });
-  expect_config("tile_n: expected a multiple of 16 that divides block_n 64, got 48",
-                [](auto& c) { c.tile_n = 48; });
+  expect_config("head_dim: expected a multiple of 16 from 16 to 256, got 40",
+                [](auto& c) { c.head_dim = 40; });
+  expect_config("head_dim_v: expected a multiple of 16 from 16 to 256, got 8",
+                [](auto& c) { c.head_dim_v = 8; });
+  expect_config("block: expected a multiple of 16 from 16 to 128, got 256",
+                [](auto& c) { c.block = 256; });
+  expect_config("block: expected a multiple of 16 from 16 to 128, got 64x40", [](auto& c) {
+    c.block = {64, 40};
+  });
+  expect_config("block_n: expected a multiple of 16 that divides the block's 64 keys, got 48",
+                [](auto& c) { c.block_n = 48; });
   expect_config("stages: expected 0 to 8, or -1 to choose, got -2", [](auto& c) { c.stages = -2; });
 }

@@ -12,7 +12,7 @@ namespace {
 AttentionConfig small(DType dtype = F16) {
   AttentionConfig config;
   config.dtype = dtype;
-  config.dim = config.dim_v = 64;
+  config.head_dim = config.head_dim_v = 64;
   config.lse = true;
   return config;
 }
@@ -111,7 +111,7 @@ TEST_CASE("more queries than keys: the first rows see nothing", "[attention]") {
 // K = 0 gives every visible key the same weight 1/n; with V[j] = one-hot over the width, the row of
 // o times n counts, for each residue of j, the attended keys.
 static void read_back(AttentionCase& one, Device& where) {
-  int64_t width = one.config.dim_v;
+  int64_t width = one.config.dim_v();
   for (int64_t pass = 0; pass * width < one.sizes.seq_kv; ++pass) {
     fill(one.v, 0);
     for (int64_t j = pass * width; j < std::min((pass + 1) * width, one.sizes.seq_kv); ++j)
@@ -120,13 +120,13 @@ static void read_back(AttentionCase& one, Device& where) {
     Array visible = effective_mask(one.config, one.args);
     BlockGrid grid = one.grid();
     for (int64_t i = 0; i < one.sizes.seq; ++i) {
-      int64_t row = i / one.config.block_m, seen = 0;
+      int64_t row = i / one.config.block.q, seen = 0;
       for (int64_t j = 0; j < grid.visible_keys(i); ++j)
-        seen += visible.get(row * grid.cols() + j / one.config.block_n) != 0;
+        seen += visible.get(row * grid.cols() + j / one.config.block.k) != 0;
       for (int64_t d = 0; d < width; ++d) {
         int64_t j = pass * width + d;
         bool attended = j < grid.visible_keys(i) &&
-                        visible.get(row * grid.cols() + j / one.config.block_n) != 0;
+                        visible.get(row * grid.cols() + j / one.config.block.k) != 0;
         double got = one.o.get(i * width + d) * static_cast<double>(seen);
         INFO(one.describe() << " on " << where.name() << ": query " << i << ", key " << j);
         REQUIRE(std::abs(got - (attended ? 1 : 0)) < (attended ? 2e-3 : 1e-30));
@@ -141,7 +141,7 @@ TEST_CASE("coded inputs read back the exact attended set", "[attention]") {
       for (auto [block, seq, seq_kv] :
            {std::tuple(64, 130, 200), std::tuple(16, 70, 33), std::tuple(32, 33, 100)}) {
         AttentionConfig config = small();
-        config.block_m = config.block_n = block;
+        config.block = block;
         config.causal = causal;
         AttentionCase one(config, {.seq = seq, .seq_kv = seq_kv});
         one.randomize(run_seed() + block, 0.5);

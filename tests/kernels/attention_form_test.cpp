@@ -12,8 +12,8 @@ namespace {
 
 AttentionConfig config_of(BlockForm form) {
   AttentionConfig config;
-  config.dim = config.dim_v = 32;
-  config.block_m = config.block_n = 16;
+  config.head_dim = config.head_dim_v = 32;
+  config.block = 16;
   config.form = form;
   config.lse = true;
   return config;
@@ -172,7 +172,7 @@ TEST_CASE("row t of many is the last row of a call that ends there", "[attention
 TEST_CASE("random batch, heads and lengths cause one compilation", "[attention]") {
   std::mt19937_64 random(run_seed());
   AttentionConfig config = config_of(BlockForm::MaskBool);
-  config.dim = 48;  // that no other test uses
+  config.head_dim = 48;  // that no other test uses
   config.causal = true;
   int64_t before = compile_stats().compilations + compile_stats().disk_loads;
   for (int call = 0; call < 100; ++call) {

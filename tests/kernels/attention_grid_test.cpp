@@ -26,12 +26,10 @@ std::vector<AttentionConfig> grid() {
         for (BlockForm form : {MaskBool, Lists, Dense})
           for (bool causal : {false, true})
             all.push_back({.dtype = dtype,
-                           .dim = dim,
-                           .dim_v = dim,
-                           .block_m = block,
-                           .block_n = block,
-                           .form = form,
+                           .head_dim = dim,
+                           .block = block,
                            .causal = causal,
+                           .form = form,
                            .lse = true});
   return all;
 }

@@ -11,8 +11,8 @@ namespace {
 
 AttentionConfig causal_config() {
   AttentionConfig config;
-  config.dim = 64;
-  config.dim_v = 32;
+  config.head_dim = 64;
+  config.head_dim_v = 32;
   config.causal = true;
   config.lse = true;
   return config;

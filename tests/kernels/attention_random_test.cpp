@@ -17,16 +17,16 @@ T pick(std::mt19937_64& random, std::initializer_list<T> from) {
 AttentionConfig random_config(std::mt19937_64& random) {
   AttentionConfig config;
   config.dtype = pick(random, {F16, BF16, F32});
-  config.dim = pick<int64_t>(random, {32, 64, 80, 96, 128, 256});
-  config.dim_v = pick<int64_t>(random, {config.dim, config.dim, 32, 48, 96});
-  config.block_m = pick<int64_t>(random, {16, 32, 64, 128, 48});
-  config.block_n = pick<int64_t>(random, {16, 32, 64, 128, 96});
+  config.head_dim = pick<int64_t>(random, {32, 64, 80, 96, 128, 256});
+  config.head_dim_v = pick<int64_t>(random, {config.head_dim, config.head_dim, 32, 48, 96});
+  config.block.q = pick<int64_t>(random, {16, 32, 64, 128, 48});
+  config.block.k = pick<int64_t>(random, {16, 32, 64, 128, 96});
   config.form =
       pick(random, {BlockForm::MaskBool, BlockForm::MaskI8, BlockForm::Lists, BlockForm::Dense});
   config.causal = random() % 2;
   config.lse = random() % 2;
   config.written_out = random() % 4 == 0;
-  if (random() % 2) config.tile_m = config.block_m % 32 ? 16 : 32, config.tile_n = 16;
+  if (random() % 2) config.block_m = config.block.q % 32 ? 16 : 32, config.block_n = 16;
   return config;
 }
 
@@ -50,7 +50,7 @@ void run_random(std::string_view where, int cases, int64_t limit) {
     AttentionCase one(config, sizes);
     one.randomize(random(), pick(random, {0.0, 0.2, 0.5, 1.0}));
     // Larger scales lose what the accuracy rule asks of f32 already in the scores.
-    if (random() % 4 == 0) one.args.scale = static_cast<float>(1.3 / std::sqrt(config.dim));
+    if (random() % 4 == 0) one.args.scale = static_cast<float>(1.3 / std::sqrt(config.head_dim));
     one.check(device(where));
   }
 }
@@ -67,8 +67,8 @@ TEST_CASE("random problems on the interpreter", "[attention][random]") {
 
 TEST_CASE("every edge length, as queries and as keys", "[attention]") {
   AttentionConfig config;
-  config.dim = config.dim_v = 32;
-  config.block_m = config.block_n = 32;
+  config.head_dim = config.head_dim_v = 32;
+  config.block = 32;
   config.lse = true;
   std::mt19937_64 random(run_seed());
   for (bool causal : {false, true}) {
@@ -88,8 +88,8 @@ TEST_CASE("every head dimension and dtype", "[attention]") {
     for (int64_t dim : {32, 64, 80, 96, 128, 256}) {
       AttentionConfig config;
       config.dtype = dtype;
-      config.dim = dim;
-      config.dim_v = random() % 2 ? dim : 16 * static_cast<int64_t>(1 + random() % 16);
+      config.head_dim = dim;
+      config.head_dim_v = random() % 2 ? dim : 16 * static_cast<int64_t>(1 + random() % 16);
       config.causal = random() % 2;
       config.lse = true;
       AttentionCase one(config, {.heads = 2, .heads_kv = 1, .seq = 150, .seq_kv = 201});
@@ -103,9 +103,9 @@ TEST_CASE("every block edge, with tiles that divide it", "[attention]") {
   for (int64_t block = 16; block <= 128; block += 16)
     for (int64_t tile : {block, int64_t{16}}) {
       AttentionConfig config;
-      config.dim = config.dim_v = 32;
-      config.block_m = config.block_n = block;
-      config.tile_m = config.tile_n = tile;
+      config.head_dim = config.head_dim_v = 32;
+      config.block = block;
+      config.block_m = config.block_n = tile;
       config.causal = random() % 2;
       AttentionCase one(config, {.heads = 2, .seq = 300, .seq_kv = 277});
       one.randomize(random());
@@ -127,7 +127,7 @@ TEST_CASE("groups of query heads share their key head", "[attention]") {
   std::mt19937_64 random(run_seed());
   for (int64_t group : {1, 2, 7, 8, 16, 32}) {
     AttentionConfig config;
-    config.dim = config.dim_v = 64;
+    config.head_dim = config.head_dim_v = 64;
     config.causal = true;
     AttentionCase one(config,
                       {.batch = 2, .heads = 2 * group, .heads_kv = 2, .seq = 65, .seq_kv = 90});

@@ -156,10 +156,10 @@ void check_faults(Device& device, const Handle& f, const typename Handle::Args& 
 }
 
 AttentionArgs attention_args(Tensors& tensors, const AttentionConfig& c, BlockForm form) {
-  AttentionArgs args{tensors.make(c.dtype, {2, 4, 70, c.dim}),
-                     tensors.make(c.dtype, {2, 2, 90, c.dim}),
-                     tensors.make(c.dtype, {2, 2, 90, c.dim_v}),
-                     tensors.make(c.dtype, {2, 4, 70, c.dim_v}),
+  AttentionArgs args{tensors.make(c.dtype, {2, 4, 70, c.head_dim}),
+                     tensors.make(c.dtype, {2, 2, 90, c.head_dim}),
+                     tensors.make(c.dtype, {2, 2, 90, c.dim_v()}),
+                     tensors.make(c.dtype, {2, 4, 70, c.dim_v()}),
                      {},
                      {},
                      {},
@@ -176,10 +176,9 @@ AttentionArgs attention_args(Tensors& tensors, const AttentionConfig& c, BlockFo
 
 void check_attention(Device& device, BlockForm form, bool checked) {
   const AttentionConfig config{.dtype = F16,
-                               .dim = 16,
-                               .dim_v = 32,
-                               .block_m = 16,
-                               .block_n = 16,
+                               .head_dim = 16,
+                               .head_dim_v = 32,
+                               .block = 16,
                                .form = form,
                                .lse = true,
                                .checked = checked};
@@ -212,7 +211,7 @@ void check_others(Device& device) {
   Tensors tensors(device);
   using M = MatmulArgs;
   const Matmul multiply =
-      matmul(device, {.dtype = F16, .out = F32, .tile_m = 16, .tile_n = 16, .tile_k = 16});
+      matmul(device, {.dtype = F16, .out = F32, .block_m = 16, .block_n = 16, .block_k = 16});
   check_faults<Matmul>(
       device, multiply,
       {tensors.make(F16, {20, 40}), tensors.make(F16, {40, 30}), tensors.make(F32, {20, 30})},
@@ -221,14 +220,14 @@ void check_others(Device& device) {
        {"c", [](M& m) -> Memory& { return m.c; }, true}});
   CHECK(multiply.workspace_bytes({.m = 20, .n = 30, .k = 40}) == 0);
   using S = RowSoftmaxArgs;
-  const RowSoftmax softmax = row_softmax(device, {.dtype = F32, .tile_n = 64});
+  const RowSoftmax softmax = row_softmax(device, {.dtype = F32, .block_n = 64});
   check_faults<RowSoftmax>(device, softmax,
                            {tensors.make(F32, {20, 30}), tensors.make(F32, {20, 30})},
                            {{"x", [](S& s) -> Memory& { return s.x; }},
                             {"y", [](S& s) -> Memory& { return s.y; }, true}});
   CHECK(softmax.workspace_bytes({.rows = 20, .cols = 30}) == 0);
   using C = TileCopyArgs;
-  const TileCopy copier = tile_copy(device, {.dtype = F32, .out = BF16, .tile_n = 64});
+  const TileCopy copier = tile_copy(device, {.dtype = F32, .out = BF16, .block_n = 64});
   check_faults<TileCopy>(device, copier,
                          {tensors.make(F32, {20, 30}), tensors.make(BF16, {20, 30})},
                          {{"x", [](C& c) -> Memory& { return c.x; }},
@@ -257,16 +256,36 @@ TEST_CASE("calls: configurations that cannot be name the field", "[calls]") {
   Device& host = device("host");
   CHECK_THAT(error_of([&] { matmul(host, {.dtype = I8}); }),
              Contains("dtype: expected f16, bf16, f32 or f64, got i8"));
-  CHECK_THAT(error_of([&] { matmul(host, {.tile_k = 7}); }),
-             Contains("tile_k: expected 8 to 256, got 7"));
+  CHECK_THAT(error_of([&] { matmul(host, {.block_k = 7}); }),
+             Contains("block_k: expected 8 to 256, got 7"));
   CHECK_THAT(error_of([&] { row_softmax(host, {.dtype = F64}); }),
              Contains("dtype: expected f16, bf16 or f32, got f64"));
-  CHECK_THAT(error_of([&] { row_softmax(host, {.tile_m = 0}); }),
-             Contains("tile_m: expected 1 to 128, got 0"));
+  CHECK_THAT(error_of([&] { row_softmax(host, {.block_m = 0}); }),
+             Contains("block_m: expected 1 to 128, got 0"));
   CHECK_THAT(error_of([&] { tile_copy(host, {.out = U8}); }),
              Contains("out: expected f16, bf16 or f32, got u8"));
-  CHECK_THAT(error_of([&] { tile_copy(host, {.tile_n = 8193}); }),
-             Contains("tile_n: expected 1 to 8192, got 8193"));
+  CHECK_THAT(error_of([&] { tile_copy(host, {.block_n = 8193}); }),
+             Contains("block_n: expected 1 to 8192, got 8193"));
+}
+
+TEST_CASE("calls: code for an architecture that the configuration names", "[calls]") {
+  const AttentionConfig config{
+      .dtype = F16, .head_dim = 64, .block = {16, 32}, .causal = true, .target = "sm_80"};
+  Device& gpu = some_gpu(KILN_FAKE_CUDA);
+  const BlockSparseAttention older = block_sparse_attention(gpu, config);
+  CHECK(older.device().name() == gpu.name());
+  CHECK(older.device().target() == "sm_80");
+  CHECK_THAT(older.ptx(), Contains(".target sm_80"));
+  CHECK(&block_sparse_attention(gpu, {.head_dim = 16, .block = 16}).device() == &gpu);
+  CHECK(matmul(device("emulator"), {.target = "sm_90"}).device().name() == "emulator:sm_90");
+  CHECK(tile_copy(device("emulator:sm_90"), {.target = "sm_89"}).device().target() == "sm_89");
+  CHECK(row_softmax(device("host"), {.target = "host"}).device().name() == "host");
+  CHECK_THAT(error_of([&] { block_sparse_attention(gpu, {.target = "sm_120"}); }),
+             StartsWith("target: ") && Contains("it cannot run code for sm_120"));
+  CHECK_THAT(error_of([] { sparse_decode(device("host"), {.target = "sm_90"}); }),
+             StartsWith("target: device host: an architecture (sm_90) is for GPUs"));
+  CHECK_THAT(error_of([] { row_softmax(device("emulator"), {.target = "sm_91"}); }),
+             StartsWith("target: ") && Contains("sm_91"));
 }
 
 TEST_CASE("calls: 100 of random batch, lengths and heads are one compilation", "[calls]") {
@@ -278,12 +297,11 @@ TEST_CASE("calls: 100 of random batch, lengths and heads are one compilation", "
     return std::uniform_int_distribution<int64_t>(1, most)(random);
   };
   const AttentionConfig config{.dtype = F32,
-                               .dim = 32,
-                               .dim_v = 16,
-                               .block_m = 32,
-                               .block_n = 16,
-                               .form = BlockForm::Lists,
+                               .head_dim = 32,
+                               .head_dim_v = 16,
+                               .block = {32, 16},
                                .causal = true,
+                               .form = BlockForm::Lists,
                                .lse = true};
   for (int i = 0; i < 100; ++i) {
     const int64_t heads_kv = below(3);
@@ -297,8 +315,7 @@ TEST_CASE("calls: 100 of random batch, lengths and heads are one compilation", "
 
 TEST_CASE("calls: what entries of lists are none is skipped, and said by a checked kernel",
           "[calls]") {
-  AttentionConfig config{
-      .dtype = F32, .dim = 16, .dim_v = 16, .block_m = 16, .block_n = 16, .form = BlockForm::Lists};
+  AttentionConfig config{.dtype = F32, .head_dim = 16, .block = 16, .form = BlockForm::Lists};
   for (const char* name : {"host", "interpreter", "emulator"}) {
     INFO(name);
     AttentionCase one(config, {.heads = 2, .heads_kv = 1, .seq = 40, .seq_kv = 70});
@@ -333,8 +350,7 @@ TEST_CASE("calls: what entries of lists are none is skipped, and said by a check
 TEST_CASE("calls: a hot call on a GPU allocates nothing and asks the driver twice", "[calls]") {
   CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
   FakeCuda* fake = has_gpu() ? nullptr : &emulated_cuda(KILN_FAKE_CUDA);
-  const AttentionConfig config{
-      .dtype = F16, .dim = 16, .dim_v = 16, .block_m = 16, .block_n = 16, .lse = true};
+  const AttentionConfig config{.dtype = F16, .head_dim = 16, .block = 16, .lse = true};
   const BlockSparseAttention f = block_sparse_attention(gpu, config);
   Tensors tensors(gpu);
   AttentionArgs args = attention_args(tensors, config, BlockForm::MaskBool);
@@ -356,7 +372,7 @@ TEST_CASE("calls: a hot decode call allocates nothing; strides too few are said"
   CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
   FakeCuda* fake = has_gpu() ? nullptr : &emulated_cuda(KILN_FAKE_CUDA);
   const SparseDecode f =
-      sparse_decode(gpu, {.fp8_cache = true, .dim = 16, .dim_v = 16, .group = 2, .block = 16});
+      sparse_decode(gpu, {.fp8_cache = true, .head_dim = 16, .group = 2, .block = 16});
   Tensors tensors(gpu);
   DecodeArgs args{tensors.make(F16, {3, 4, 16}), tensors.make(E4M3, {3, 64, 2, 16}),
                   tensors.make(E4M3, {3, 64, 2, 16}), tensors.make(F16, {3, 4, 16}),

@@ -42,50 +42,45 @@ void expect_same_attention(const AttentionConfig& config) {
   const AttentionConfig c = validated(config);
   const Dims dims{{"batch", 1},   {"heads", 2}, {"heads_kv", 1}, {"seq", 37},
                   {"seq_kv", 70}, {"rows", 3},  {"cols", 5},     {"entries", 4}};
-  INFO(fmt::format("{} dims {} {} tiles {} {} form {}", name(c.dtype), c.dim, c.dim_v, c.tile_m,
-                   c.tile_n, static_cast<int>(c.form)));
+  INFO(fmt::format("{} dims {} {} tiles {} {} form {}", name(c.dtype), c.head_dim, c.dim_v(),
+                   c.block_m, c.block_n, static_cast<int>(c.form)));
   expect_same_results(block_sparse_attention_kernel(c), dims,
                       {{"scale", Scalar::of_float(F32, 0.125)}});
 }
 
 TEST_CASE("attention through the passes of a GPU") {
   using enum BlockForm;
-  expect_same_attention({.dtype = F16, .dim = 64, .dim_v = 64, .block_m = 64, .block_n = 64});
+  expect_same_attention({.dtype = F16, .head_dim = 64, .block = 64});
   expect_same_attention({.dtype = BF16,
-                         .dim = 48,
-                         .dim_v = 16,
-                         .block_m = 16,
-                         .block_n = 32,
+                         .head_dim = 48,
+                         .head_dim_v = 16,
+                         .block = {16, 32},
+                         .causal = true,
                          .form = Lists,
-                         .causal = true,
                          .lse = true,
-                         .tile_n = 16});
+                         .block_n = 16});
   expect_same_attention({.dtype = F32,
-                         .dim = 16,
-                         .dim_v = 80,
-                         .block_m = 48,
-                         .block_n = 16,
-                         .form = Dense,
+                         .head_dim = 16,
+                         .head_dim_v = 80,
+                         .block = {48, 16},
                          .causal = true,
+                         .form = Dense,
                          .fast_math = false,
                          .stages = 0});
   expect_same_attention({.dtype = F16,
-                         .dim = 32,
-                         .dim_v = 32,
-                         .block_m = 32,
-                         .block_n = 32,
+                         .head_dim = 32,
+                         .block = 32,
                          .form = MaskI8,
                          .lse = true,
                          .written_out = true});
   for (BlockForm form : {MaskBool, Lists, Dense})
     for (int64_t stages : {1, 2, 3})
       expect_same_attention({.dtype = F16,
-                             .dim = 32,
-                             .dim_v = 16,
-                             .block_m = 32,
-                             .block_n = 16,
-                             .form = form,
+                             .head_dim = 32,
+                             .head_dim_v = 16,
+                             .block = {32, 16},
                              .causal = stages == 2,
+                             .form = form,
                              .stages = stages,
                              .schedule = Schedule::Overlap});
 }
@@ -94,18 +89,19 @@ TEST_CASE("products of matrices through the passes of a GPU") {
   const Dims dims{{"m", 70}, {"n", 45}, {"k", 37}};
   expect_same_results(matmul_kernel({}), dims);
   expect_same_results(
-      matmul_kernel({.dtype = BF16, .out = BF16, .transpose_a = true, .tile_n = 32, .tile_k = 24}),
+      matmul_kernel(
+          {.dtype = BF16, .out = BF16, .transpose_a = true, .block_n = 32, .block_k = 24}),
       dims);
-  expect_same_results(matmul_kernel({.dtype = F32, .transpose_b = true, .tile_m = 48}), dims);
+  expect_same_results(matmul_kernel({.dtype = F32, .transpose_b = true, .block_m = 48}), dims);
   expect_same_results(
-      matmul_kernel({.dtype = F64, .out = F64, .tile_m = 27, .tile_n = 19, .tile_k = 9}), dims);
+      matmul_kernel({.dtype = F64, .out = F64, .block_m = 27, .block_n = 19, .block_k = 9}), dims);
 }
 
 TEST_CASE("softmax of rows through the passes of a GPU") {
   const Dims dims{{"rows", 19}, {"cols", 150}};
-  expect_same_results(row_softmax_kernel({.dtype = F32, .tile_m = 16, .tile_n = 128}), dims);
+  expect_same_results(row_softmax_kernel({.dtype = F32, .block_m = 16, .block_n = 128}), dims);
   expect_same_results(
-      row_softmax_kernel({.dtype = F16, .tile_m = 3, .tile_n = 40, .fast_math = false}), dims);
+      row_softmax_kernel({.dtype = F16, .block_m = 3, .block_n = 40, .fast_math = false}), dims);
 }
 
 }  // namespace

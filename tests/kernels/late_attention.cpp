@@ -11,12 +11,7 @@ constexpr int64_t kTail = 9;  // rows of NaN behind a head
 }  // namespace
 
 AttentionConfig late_config() {
-  return {.dtype = F16,
-          .block_m = 128,
-          .block_n = 128,
-          .form = BlockForm::Lists,
-          .causal = true,
-          .lse = false};
+  return {.dtype = F16, .block = 128, .causal = true, .form = BlockForm::Lists, .lse = false};
 }
 
 LateAttention::Spaced LateAttention::spaced(const Array& dense) {
@@ -48,7 +43,7 @@ Arguments LateAttention::arguments(int64_t ctas) {
 }
 
 void LateAttention::check() {
-  const int64_t seq = one_.sizes.seq, dim = one_.config.dim;
+  const int64_t seq = one_.sizes.seq, dim = one_.config.head_dim;
   int64_t touched = 0;
   for (int64_t i = 0; i < o_.array.size(); ++i) {
     const int64_t head = i / ((seq + kTail) * dim), at = i % ((seq + kTail) * dim);
@@ -61,7 +56,7 @@ void LateAttention::check() {
   const AttentionReference reference =
       attention_reference(one_.config, one_.args, all_rows(one_.args));
   const Comparison outputs =
-      compare(to_doubles(one_.args.o), reference.o, one_.config.dim_v, accuracy_rule(F16));
+      compare(to_doubles(one_.args.o), reference.o, one_.config.dim_v(), accuracy_rule(F16));
   INFO("o: " << outputs.str());
   CHECK(outputs.ok());
 }

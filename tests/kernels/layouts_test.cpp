@@ -57,10 +57,10 @@ TEST_CASE("layouts: attention's scores are the next operand, without a conversio
       for (const int64_t warps : {0, 4, 8})
         for (const bool written_out : {false, true}) {
           config.written_out = written_out;
-          if (tile > 0) config.block_m = config.block_n = tile;
-          config.tile_m = config.tile_n = tile;
+          if (tile > 0) config.block = tile;
+          config.block_m = config.block_n = tile;
           INFO(fmt::format("{} dim {} tile {} warps {} written out {}", name(config.dtype),
-                           config.dim, tile, warps, written_out));
+                           config.head_dim, tile, warps, written_out));
           const Inferred inferred = infer(block_sparse_attention_kernel(validated(config)), warps);
           CHECK(inferred.after.converts == 0);
           CHECK(inferred.after == inferred.before);
@@ -89,9 +89,9 @@ TEST_CASE("layouts: matmul needs its two shared tiles only", "[layouts]") {
                                                          .out = dtype,
                                                          .transpose_a = transpose,
                                                          .transpose_b = !transpose,
-                                                         .tile_m = m,
-                                                         .tile_n = n,
-                                                         .tile_k = k}),
+                                                         .block_m = m,
+                                                         .block_n = n,
+                                                         .block_k = k}),
                                           warps);
           CHECK(inferred.after == Counts{0, 2});
         }

@@ -72,7 +72,7 @@ void expect_same_attention(const AttentionConfig& config) {
   const AttentionConfig c = validated(config);
   const Dims dims{{"batch", 1},   {"heads", 1}, {"heads_kv", 1}, {"seq", 37},
                   {"seq_kv", 70}, {"rows", 3},  {"cols", 5},     {"entries", 4}};
-  INFO(fmt::format("{} dims {} {} form {}", name(c.dtype), c.dim, c.dim_v,
+  INFO(fmt::format("{} dims {} {} form {}", name(c.dtype), c.head_dim, c.dim_v(),
                    static_cast<int>(c.form)));
   expect_same_results(block_sparse_attention_kernel(c), dims,
                       {{"scale", Scalar::of_float(F32, 0.125)}});
@@ -82,28 +82,23 @@ TEST_CASE("attention without passes", "[without]") {
   using enum BlockForm;
   for (bool fast_math : {false, true})
     expect_same_attention({.dtype = F16,
-                           .dim = 32,
-                           .dim_v = 32,
-                           .block_m = 16,
-                           .block_n = 16,
+                           .head_dim = 32,
+                           .block = 16,
                            .form = MaskBool,
                            .fast_math = fast_math,
                            .stages = 3});
   expect_same_attention({.dtype = BF16,
-                         .dim = 48,
-                         .dim_v = 16,
-                         .block_m = 16,
-                         .block_n = 32,
-                         .form = Lists,
+                         .head_dim = 48,
+                         .head_dim_v = 16,
+                         .block = {16, 32},
                          .causal = true,
+                         .form = Lists,
                          .lse = true,
                          .fast_math = false,
-                         .tile_n = 16});
+                         .block_n = 16});
   expect_same_attention({.dtype = F32,
-                         .dim = 16,
-                         .dim_v = 16,
-                         .block_m = 16,
-                         .block_n = 16,
+                         .head_dim = 16,
+                         .block = 16,
                          .form = Dense,
                          .written_out = true,
                          .fast_math = false,
@@ -112,13 +107,14 @@ TEST_CASE("attention without passes", "[without]") {
 
 TEST_CASE("products of matrices without passes", "[without]") {
   const Dims dims{{"m", 40}, {"n", 45}, {"k", 72}};
-  expect_same_results(matmul_kernel({.tile_m = 32, .tile_n = 32, .tile_k = 16, .stages = 3}), dims);
+  expect_same_results(matmul_kernel({.block_m = 32, .block_n = 32, .block_k = 16, .stages = 3}),
+                      dims);
   expect_same_results(matmul_kernel({.dtype = F64,
                                      .out = F64,
                                      .transpose_b = true,
-                                     .tile_m = 16,
-                                     .tile_n = 16,
-                                     .tile_k = 16}),
+                                     .block_m = 16,
+                                     .block_n = 16,
+                                     .block_k = 16}),
                       dims);
 }
 

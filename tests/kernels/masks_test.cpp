@@ -48,13 +48,13 @@ TEST_CASE("trimming leaves the lower triangle, bottom-right aligned", "[masks]")
     trim(mask, grid);
     return mask.values();
   };
-  CHECK(trimmed({192, 192, 64, 64, true}) == Cells{1, 0, 0, 1, 1, 0, 1, 1, 1});
-  CHECK(trimmed({192, 192, 64, 64, false}) == Cells(9, 1));
-  CHECK(trimmed({64, 192, 64, 64, true}) == Cells{1, 1, 1});
-  CHECK(trimmed({64, 191, 64, 64, true}) == Cells{1, 1, 1});
-  CHECK(trimmed({128, 64, 64, 64, true}) == Cells{0, 1});
-  CHECK(trimmed({130, 66, 64, 64, true}) == Cells{0, 0, 1, 0, 1, 1});
-  CHECK(trimmed({64, 64, 32, 16, true}) == Cells{1, 1, 0, 0, 1, 1, 1, 1});
+  CHECK(trimmed({192, 192, 64, true}) == Cells{1, 0, 0, 1, 1, 0, 1, 1, 1});
+  CHECK(trimmed({192, 192, 64, false}) == Cells(9, 1));
+  CHECK(trimmed({64, 192, 64, true}) == Cells{1, 1, 1});
+  CHECK(trimmed({64, 191, 64, true}) == Cells{1, 1, 1});
+  CHECK(trimmed({128, 64, 64, true}) == Cells{0, 1});
+  CHECK(trimmed({130, 66, 64, true}) == Cells{0, 0, 1, 0, 1, 1});
+  CHECK(trimmed({64, 64, {32, 16}, true}) == Cells{1, 1, 0, 0, 1, 1, 1, 1});
 }
 
 TEST_CASE("the last two rows can be set whole", "[masks]") {
@@ -86,7 +86,7 @@ TEST_CASE("the rows of a mask that a call after history takes", "[masks]") {
 }
 
 TEST_CASE("random masks keep the diagonal and hit the density", "[masks]") {
-  BlockGrid grid{1024, 1024, 64, 64, true};
+  BlockGrid grid{1024, 1024, 64, true};
   for (double density : {0.0, 0.25, 0.5, 1.0}) {
     Array mask = random_mask(1, 2, grid, density, 5);
     BlockCount blocks = count_blocks(mask.view(), grid);
@@ -104,7 +104,7 @@ TEST_CASE("random masks keep the diagonal and hit the density", "[masks]") {
 }
 
 TEST_CASE("masks to lists and back", "[masks]") {
-  Array mask = random_mask(2, 3, {200, 300, 32, 16, false}, 0.3, 8);
+  Array mask = random_mask(2, 3, {200, 300, {32, 16}, false}, 0.3, 8);
   BlockLists lists = to_lists(mask);
   CHECK(from_lists(lists.counts.view(), lists.indices.view(), mask.shape()[3]).values() ==
         mask.values());
@@ -114,7 +114,7 @@ TEST_CASE("masks to lists and back", "[masks]") {
 }
 
 TEST_CASE("pooled scores prefer the block of the key that fits", "[masks]") {
-  BlockGrid grid{64, 64, 16, 16, true};
+  BlockGrid grid{64, 64, 16, true};
   Array q(F32, {1, 2, 64, 16}), k(F32, {1, 1, 64, 16});
   for (int64_t i = 0; i < q.size(); ++i) q.set(i, 1);
   for (int64_t d = 0; d < 16; ++d) k.set(20 * 16 + d, 30);

@@ -24,7 +24,7 @@ void check_rows(const SparseDecodeCase& one, double value, double lse) {
 }
 
 DecodeConfig small(DecodeForm form) {
-  return {.dim = 64, .dim_v = 64, .block = 32, .form = form, .lse = true};
+  return {.head_dim = 64, .block = 32, .form = form, .lse = true};
 }
 
 // Keys and values that are seen, and what all others are.
@@ -32,7 +32,7 @@ void fill_seen(SparseDecodeCase& one, double key, double value, double other) {
   fill(one.k_store, other);
   fill(one.v_store, other);
   for (int64_t i = 0; i < one.sizes.room; ++i)
-    for (int64_t d = 0; d < one.config.dim && one.sees(0, 0, 0, i); ++d) {
+    for (int64_t d = 0; d < one.config.head_dim && one.sees(0, 0, 0, i); ++d) {
       one.set(one.args.k, 0, i, 0, d, key);
       one.set(one.args.v, 0, i, 0, d, value);
     }
@@ -106,7 +106,7 @@ TEST_CASE("each mask of 2 by 2 blocks, with ends inside of blocks", "[attention]
   for (auto where : devices())
     for (int64_t length : {128, 100, 65}) {
       AttentionConfig config;
-      config.dim = config.dim_v = 64;
+      config.head_dim = config.head_dim_v = 64;
       config.lse = true;
       AttentionCase one(config, {.seq = length, .seq_kv = length});
       one.randomize(run_seed());

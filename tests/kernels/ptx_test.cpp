@@ -40,17 +40,18 @@ std::string ptx_of(const Kernel& kernel, std::string_view target) {
 Job attention_job(const AttentionConfig& config) {
   constexpr const char* kForms[] = {"mask", "mask_i8", "lists", "dense"};
   return {fmt::format("attention {} {} dim {} blocks {}x{} tiles {}x{}", name(config.dtype),
-                      kForms[static_cast<int>(config.form)], config.dim, config.block_m,
-                      config.block_n, config.tile_m, config.tile_n),
+                      kForms[static_cast<int>(config.form)], config.head_dim, config.block.q,
+                      config.block.k, config.block_m, config.block_n),
           block_sparse_attention_kernel(config)};
 }
 
 Job decode_job(const DecodeConfig& given) {
   const DecodeConfig c = validated(given);
   constexpr const char* kForms[] = {"indices", "mask", "mask_i8", "dense"};
-  return {fmt::format("decode {} {} dim {} group {} tokens {} block {} page {}", name(c.dtype),
-                      kForms[static_cast<int>(c.form)], c.dim, c.group, c.tokens, c.block, c.page),
-          sparse_decode_kernel(c)};
+  return {
+      fmt::format("decode {} {} dim {} group {} tokens {} block {} page {}", name(c.dtype),
+                  kForms[static_cast<int>(c.form)], c.head_dim, c.group, c.tokens, c.block, c.page),
+      sparse_decode_kernel(c)};
 }
 
 // Every shipped configuration, with the target's tiles and the host's, and the other kernels'
@@ -64,8 +65,8 @@ std::vector<Job> shipped(std::string_view target) {
   }
   for (const MatmulConfig& config : shipped_matmul_configs()) {
     const MatmulConfig gpu = validated(config, target);
-    jobs.push_back({fmt::format("matmul {} tiles {}x{}x{}", name(gpu.dtype), gpu.tile_m, gpu.tile_n,
-                                gpu.tile_k),
+    jobs.push_back({fmt::format("matmul {} tiles {}x{}x{}", name(gpu.dtype), gpu.block_m,
+                                gpu.block_n, gpu.block_k),
                     matmul_kernel(gpu)});
   }
   if (target == "sm_80" || target == "sm_90")
@@ -144,7 +145,7 @@ namespace {
 
 // Of one kernel, whatever this process did before.
 size_t hash_of_ptx() {
-  AttentionConfig config{.dtype = BF16, .dim = 96, .dim_v = 96, .causal = true, .lse = true};
+  AttentionConfig config{.dtype = BF16, .head_dim = 96, .causal = true, .lse = true};
   const Kernel kernel = block_sparse_attention_kernel(validated(config, "sm_90"));
   return std::hash<std::string>()(ptx_of(kernel, "sm_90"));
 }
@@ -175,8 +176,7 @@ TEST_CASE("PTX: dtype, head dimension and blocks change it", "[ptx]") {
   for (DType dtype : {F16, BF16})
     for (int64_t dim : {64, 128})
       for (int64_t block : {64, 128}) {
-        const AttentionConfig config{
-            .dtype = dtype, .dim = dim, .dim_v = dim, .block_m = block, .block_n = block};
+        const AttentionConfig config{.dtype = dtype, .head_dim = dim, .block = block};
         all.insert(ptx_of(block_sparse_attention_kernel(validated(config, "sm_90")), "sm_90"));
         ++count;
       }
@@ -214,21 +214,19 @@ TEST_CASE("PTX: a softmax costs one fma and one ex2 an element", "[ptx]") {
       for (const auto& [dtype, dim, block] :
            {std::tuple{F16, 64, 64}, {F16, 128, 128}, {BF16, 80, 32}, {BF16, 128, 64}}) {
         const AttentionConfig config = validated({.dtype = dtype,
-                                                  .dim = dim,
-                                                  .dim_v = dim,
-                                                  .block_m = block,
-                                                  .block_n = block,
-                                                  .form = form,
-                                                  .causal = form == BlockForm::MaskBool},
+                                                  .head_dim = dim,
+                                                  .block = block,
+                                                  .causal = form == BlockForm::MaskBool,
+                                                  .form = form},
                                                  target);
         const Job job = attention_job(config);
         INFO(job.text << " for " << target);
         const GpuCode code = compile_ptx(lowered_for(job.kernel, target));
         // A warp has 16 rows at least, its threads two of them; more warps repeat what others do.
-        const int64_t warps = std::min<int64_t>(code.launches[0].threads / 32, config.tile_m / 16);
-        const int64_t rows = 2 * (config.tile_m / 16 / warps);
-        const int64_t elements = config.tile_m * config.tile_n / (32 * warps);
-        const int64_t outputs = config.tile_m * config.dim_v / (32 * warps);
+        const int64_t warps = std::min<int64_t>(code.launches[0].threads / 32, config.block_m / 16);
+        const int64_t rows = 2 * (config.block_m / 16 / warps);
+        const int64_t elements = config.block_m * config.block_n / (32 * warps);
+        const int64_t outputs = config.block_m * config.dim_v() / (32 * warps);
         // The softmax is one piece of straight code, in the loop over key tiles.
         const std::vector<std::string> parts = parts_with(code.ptx, "ex2.");
         REQUIRE(parts.size() == 1);
@@ -249,12 +247,9 @@ TEST_CASE("PTX: the tiles chosen for a GPU fit into its shared memory", "[ptx][l
         for (int64_t dim_v : {int64_t{32}, dim})
           for (const auto& [block_m, block_n] :
                {std::pair{16, 128}, {48, 80}, {128, 128}, {112, 64}}) {
-            const AttentionConfig config = validated({.dtype = dtype,
-                                                      .dim = dim,
-                                                      .dim_v = dim_v,
-                                                      .block_m = block_m,
-                                                      .block_n = block_n},
-                                                     target.name);
+            const AttentionConfig config = validated(
+                {.dtype = dtype, .head_dim = dim, .head_dim_v = dim_v, .block = {block_m, block_n}},
+                target.name);
             CHECK_NOTHROW(lowered_for(block_sparse_attention_kernel(config), target.name));
           }
 }

@@ -41,15 +41,15 @@ struct QuestCase {
         sizes(s),
         blocks((s.room + c.block - 1) / c.block),
         heads_first(heads_first),
-        cache(c.dtype, heads_first ? Shape{s.batch, s.heads_kv, s.room, c.dim}
-                                   : Shape{s.batch, s.room, s.heads_kv, c.dim}),
-        q(c.dtype, {s.batch, s.heads_kv * s.group, c.dim}),
+        cache(c.dtype, heads_first ? Shape{s.batch, s.heads_kv, s.room, c.head_dim}
+                                   : Shape{s.batch, s.room, s.heads_kv, c.head_dim}),
+        q(c.dtype, {s.batch, s.heads_kv * s.group, c.head_dim}),
         lengths(I32, {s.batch}),
-        kmin(c.dtype, {s.batch, blocks, s.heads_kv, c.dim}),
-        kmax(c.dtype, {s.batch, blocks, s.heads_kv, c.dim}),
+        kmin(c.dtype, {s.batch, blocks, s.heads_kv, c.head_dim}),
+        kmax(c.dtype, {s.batch, blocks, s.heads_kv, c.head_dim}),
         scores(F32, {s.batch, s.heads_kv, blocks}),
         settings{{"dtype", std::string(name(c.dtype))},
-                 {"dim", std::to_string(c.dim)},
+                 {"head_dim", std::to_string(c.head_dim)},
                  {"block", std::to_string(c.block)}} {
     fill_normal(cache, random);
     fill_normal(q, random);
@@ -71,16 +71,16 @@ struct QuestCase {
     for (int64_t b = 0; b < sizes.batch; ++b)
       for (int64_t key = length(b); key < sizes.room; ++key)
         for (int64_t h = 0; h < sizes.heads_kv; ++h)
-          for (int64_t d = 0; d < config.dim; ++d)
+          for (int64_t d = 0; d < config.head_dim; ++d)
             store_element(Scalar::of_float(config.dtype, d % 3 ? NAN : INFINITY),
                           const_cast<std::byte*>(element_address(memory, {b, key, h, d})));
   }
   void poison_empty_blocks() {
     for (int64_t b = 0; b < sizes.batch; ++b)
       for (int64_t i = (length(b) + config.block - 1) / config.block; i < blocks; ++i)
-        for (int64_t at = 0; at < sizes.heads_kv * config.dim; ++at)
+        for (int64_t at = 0; at < sizes.heads_kv * config.head_dim; ++at)
           for (Array* array : {&kmin, &kmax})
-            array->set((b * blocks + i) * sizes.heads_kv * config.dim + at, NAN);
+            array->set((b * blocks + i) * sizes.heads_kv * config.head_dim + at, NAN);
   }
 
   // Runs and compares every output with the entry's reference.
@@ -144,13 +144,13 @@ TEST_CASE("quest: pools and scores, any shape; what no key holds does not matter
     for (int round = 0; round < (name == "host" ? 24 : 5); ++round) {
       QuestConfig config;
       config.dtype = std::array{F16, BF16, F32}[random() % 3];
-      config.dim = of({1, 16, 64, 80, 96, 128, 256});
+      config.head_dim = of({1, 16, 64, 80, 96, 128, 256});
       config.block = of({1, 5, 16, 17, 32, 64});
       config.local = of({0, 1, 2});
       const QuestSizes sizes{of({1, 2, 3}), static_cast<int64_t>(random() % 150), of({1, 2, 3}),
                              of({1, 2, 7})};
       INFO(fmt::format("{} {} dim {} block {} local {}: batch {} room {} heads {}x{}", name,
-                       kiln::name(config.dtype), config.dim, config.block, config.local,
+                       kiln::name(config.dtype), config.head_dim, config.block, config.local,
                        sizes.batch, sizes.room, sizes.heads_kv, sizes.group));
       QuestCase c(config, sizes, random() % 2 == 0, random);
       c.poison();
@@ -163,7 +163,7 @@ TEST_CASE("quest: pools and scores, any shape; what no key holds does not matter
 TEST_CASE("quest: lengths at every edge of a block", "[quest]") {
   std::mt19937_64 random(run_seed());
   const std::vector<int64_t> edges = {0, 1, 15, 16, 17, 31, 32, 33, 64};
-  QuestCase c({.dtype = F32, .dim = 16, .block = 16},
+  QuestCase c({.dtype = F32, .head_dim = 16, .block = 16},
               {static_cast<int64_t>(edges.size()), 64, 2, 2}, false, random);
   for (size_t i = 0; i < edges.size(); ++i)
     c.lengths.set(static_cast<int64_t>(i), static_cast<double>(edges[i]));
@@ -185,7 +185,7 @@ TEST_CASE("quest: lengths at every edge of a block", "[quest]") {
 
 TEST_CASE("quest: no key of a block scores more than the block", "[quest]") {
   std::mt19937_64 random(run_seed());
-  QuestCase c({.dtype = F32, .dim = 32, .block = 8, .local = 0}, {2, 61, 3, 1}, false, random);
+  QuestCase c({.dtype = F32, .head_dim = 32, .block = 8, .local = 0}, {2, 61, 3, 1}, false, random);
   c.pool(fast_device());
   c.score(fast_device());
   const double scale = 1 / std::sqrt(32.0);
@@ -281,7 +281,8 @@ TEST_CASE("quest: a choice from random scores, against counting", "[quest]") {
 TEST_CASE("quest: mistakes are sentences", "[quest]") {
   CHECK_THROWS_WITH(minmax_pool_kernel({.dtype = F64}),
                     Contains("dtype: expected f16, bf16 or f32, got f64"));
-  CHECK_THROWS_WITH(minmax_pool_kernel({.dim = 0}), Contains("dim: expected 1 to 512, got 0"));
+  CHECK_THROWS_WITH(minmax_pool_kernel({.head_dim = 0}),
+                    Contains("head_dim: expected 1 to 512, got 0"));
   CHECK_THROWS_WITH(quest_score_kernel({.block = 257}),
                     Contains("block: expected 1 to 256, got 257"));
   CHECK_THROWS_WITH(quest_score_kernel({.local = -1}), Contains("local: expected 0 to"));
@@ -295,7 +296,7 @@ TEST_CASE("quest: mistakes are sentences", "[quest]") {
   CHECK_THROWS_WITH(select_blocks(scores.view(), lengths.view(), 0, 0.5),
                     Contains("block: expected 1 or more, got 0"));
   std::mt19937_64 random(1);
-  QuestCase c({.dtype = F32, .dim = 16}, {1, 32, 3, 2}, false, random);
+  QuestCase c({.dtype = F32, .head_dim = 16}, {1, 32, 3, 2}, false, random);
   c.q = Array(F32, {1, 7, 16});
   CHECK_THROWS_WITH(c.score(device("host")),
                     Contains("q: expected heads that are a multiple of heads_kv 3, got 7"));

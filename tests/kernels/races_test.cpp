@@ -40,8 +40,8 @@ TEST_CASE("attention has no races", "[races][long]") {
     for (bool written_out : {false, true}) {
       config.written_out = written_out;
       config.lse = written_out;
-      INFO(name(config.dtype) << " dim " << config.dim << " block " << config.block_m << " form "
-                              << static_cast<int>(config.form));
+      INFO(name(config.dtype) << " dim " << config.head_dim << " block " << config.block.q
+                              << " form " << static_cast<int>(config.form));
       expect_no_races(block_sparse_attention_kernel(config), "sm_90");
     }
 }
@@ -49,7 +49,7 @@ TEST_CASE("attention has no races", "[races][long]") {
 TEST_CASE("attention with scores computed ahead has no races", "[races]") {
   for (int64_t stages : {1, 2}) {
     const AttentionConfig config{
-        .form = BlockForm::Dense, .causal = true, .stages = stages, .schedule = Schedule::Overlap};
+        .causal = true, .form = BlockForm::Dense, .stages = stages, .schedule = Schedule::Overlap};
     INFO("stages " << stages);
     expect_no_races(block_sparse_attention_kernel(config), "sm_90");
   }

@@ -61,34 +61,34 @@ TEST_CASE("tile_copy, any shape and conversion", "[registry]") {
   for (Shape shape : {Shape{5, 300}, {1, 1}, {33, 1030}, {0, 4}, {4, 0}})
     check_kernel("tile_copy", {}, {{"x", shape}});
   check_kernel("tile_copy", {{"dtype", "f16"}, {"out", "f32"}}, {{"x", {20, 100}}});
-  check_kernel("tile_copy", {{"dtype", "f32"}, {"out", "bf16"}, {"tile_n", "48"}},
+  check_kernel("tile_copy", {{"dtype", "f32"}, {"out", "bf16"}, {"block_n", "48"}},
                {{"x", {9, 100}}});
 }
 
 TEST_CASE("row_softmax, any shape", "[registry]") {
   for (Shape shape : {Shape{5, 300}, {1, 1}, {33, 128}, {0, 4}, {4, 0}})
     check_kernel("row_softmax", {}, {{"x", shape}});
-  check_kernel("row_softmax", {{"dtype", "f16"}, {"tile_n", "48"}}, {{"x", {20, 100}}});
+  check_kernel("row_softmax", {{"dtype", "f16"}, {"block_n", "48"}}, {{"x", {20, 100}}});
   check_kernel("row_softmax", {{"dtype", "bf16"}, {"fast_math", "false"}}, {{"x", {20, 100}}});
   // exp of the values, or of their distance from 0, would be 0 or infinite.
   for (double mean : {-1000.0, -200.0, 200.0, 1000.0})
-    check_kernel("row_softmax", {{"tile_n", "32"}}, {{"x", {20, 100}}}, mean);
+    check_kernel("row_softmax", {{"block_n", "32"}}, {{"x", {20, 100}}}, mean);
 }
 
 TEST_CASE("matmul, any shape and transpose", "[registry]") {
   check_kernel("matmul", {}, {{"a", {70, 50}}, {"b", {50, 90}}});
-  check_kernel("matmul", {{"dtype", "f32"}, {"tile_k", "16"}}, {{"a", {1, 100}}, {"b", {100, 3}}});
+  check_kernel("matmul", {{"dtype", "f32"}, {"block_k", "16"}}, {{"a", {1, 100}}, {"b", {100, 3}}});
   check_kernel("matmul", {{"transpose_b", "true"}}, {{"a", {40, 65}}, {"b", {33, 65}}});
   check_kernel("matmul", {{"transpose_a", "true"}, {"out", "f16"}},
                {{"a", {65, 40}}, {"b", {65, 33}}});
-  check_kernel("matmul", {{"dtype", "f64"}, {"out", "f64"}, {"tile_m", "16"}, {"tile_n", "16"}},
+  check_kernel("matmul", {{"dtype", "f64"}, {"out", "f64"}, {"block_m", "16"}, {"block_n", "16"}},
                {{"a", {20, 30}}, {"b", {30, 20}}});
   check_kernel("matmul", {{"dtype", "bf16"}}, {{"a", {8, 0}}, {"b", {0, 8}}});
 }
 
 TEST_CASE("block_sparse_attention by name", "[registry]") {
   check_kernel("block_sparse_attention",
-               {{"form", "dense"}, {"dim", "32"}, {"lse", "true"}, {"causal", "true"}},
+               {{"form", "dense"}, {"head_dim", "32"}, {"lse", "true"}, {"causal", "true"}},
                {{"q", {1, 2, 40, 32}}, {"k", {1, 1, 70, 32}}, {"v", {1, 1, 70, 32}}});
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("shipped settings are the shipped configurations", "[registry]") {
 
 TEST_CASE("sparse_decode by name", "[registry]") {
   check_kernel(
-      "sparse_decode", {{"form", "dense"}, {"dim", "32"}, {"lse", "true"}, {"split", "false"}},
+      "sparse_decode", {{"form", "dense"}, {"head_dim", "32"}, {"lse", "true"}, {"split", "false"}},
       {{"q", {2, 1, 8, 32}}, {"k", {2, 40, 2, 32}}, {"v", {2, 40, 2, 32}}, {"lengths", {2}}}, 20);
 }
 
@@ -124,12 +124,12 @@ TEST_CASE("wrong names and values are sentences", "[registry]") {
                     Contains("no kernel 'matmull'") && Contains("row_softmax"));
   const KernelEntry& matmul = kernel_named("matmul");
   CHECK_THROWS_WITH(matmul.with_defaults({{"tile", "8"}}),
-                    Contains("no option 'tile'") && Contains("tile_m"));
+                    Contains("no option 'tile'") && Contains("block_m"));
   auto build = [&](const char* option, const char* value) {
     return [=, &matmul] { matmul.build(matmul.with_defaults({{option, value}}), "host"); };
   };
-  CHECK_THROWS_WITH(build("tile_m", "x")(), Contains("tile_m: expected an integer, got 'x'"));
-  CHECK_THROWS_WITH(build("tile_m", "4")(), Contains("tile_m: expected 8 to 256, got 4"));
+  CHECK_THROWS_WITH(build("block_m", "x")(), Contains("block_m: expected an integer, got 'x'"));
+  CHECK_THROWS_WITH(build("block_m", "4")(), Contains("block_m: expected 8 to 256, got 4"));
   CHECK_THROWS_WITH(build("dtype", "i32")(),
                     Contains("dtype: expected one of f16, bf16, f32, f64"));
   CHECK_THROWS_WITH(build("transpose_a", "yes")(),

@@ -35,9 +35,10 @@ std::vector<Case> cases(std::string_view target) {
     const AttentionConfig c = validated(config, target);
     // One of those that differ in little more than names.
     if (c.dtype == BF16 || c.form == BlockForm::MaskI8) continue;
-    all.push_back({fmt::format("attention {} dim {} tiles {}x{} {}", name(c.dtype), c.dim, c.tile_m,
-                               c.tile_n, c.form == BlockForm::Dense ? "dense" : "sparse"),
-                   block_sparse_attention_kernel(c)});
+    all.push_back(
+        {fmt::format("attention {} dim {} tiles {}x{} {}", name(c.dtype), c.head_dim, c.block_m,
+                     c.block_n, c.form == BlockForm::Dense ? "dense" : "sparse"),
+         block_sparse_attention_kernel(c)});
   }
   for (const auto& [m, n, k] :
        {std::array{64, 64, 64}, std::array{128, 64, 32}, std::array{128, 128, 32},
@@ -46,9 +47,9 @@ std::vector<Case> cases(std::string_view target) {
       // 256 numbers of c for each thread would not be in registers.
       if (m * n / threads > 128) continue;
       Case one = library("matmul",
-                         {{"tile_m", std::to_string(m)},
-                          {"tile_n", std::to_string(n)},
-                          {"tile_k", std::to_string(k)},
+                         {{"block_m", std::to_string(m)},
+                          {"block_n", std::to_string(n)},
+                          {"block_k", std::to_string(k)},
                           {"threads", std::to_string(threads)}},
                          target);
       one.text += fmt::format(" {}x{}x{} threads {}", m, n, k, threads);

@@ -41,8 +41,8 @@ SparseDecodeCase::SparseDecodeCase(const DecodeConfig& wanted, const DecodeProbl
   const DecodeConfig& c = config;
   const int64_t heads = s.heads_kv * c.group, slots = c.page ? (s.room + c.page - 1) / c.page : 1;
   if (c.page) sizes.room = slots * c.page;
-  q = Array(c.dtype, {s.batch, c.tokens, heads, c.dim});
-  o = Array(c.dtype, {s.batch, c.tokens, heads, c.dim_v});
+  q = Array(c.dtype, {s.batch, c.tokens, heads, c.head_dim});
+  o = Array(c.dtype, {s.batch, c.tokens, heads, c.dim_v()});
   lse = Array(F32, {s.batch, c.tokens, heads});
   lengths = Array(I32, {s.batch});
   starts = Array(I32, {s.batch});
@@ -56,19 +56,20 @@ SparseDecodeCase::SparseDecodeCase(const DecodeConfig& wanted, const DecodeProbl
                  {s.batch, selections(), s.heads_kv, listed ? s.entries : blocks + s.entries});
   const int64_t outer = c.page ? s.batch * slots + kSpare : s.batch;
   const int64_t keys = c.page ? c.page : sizes.room;
-  if (c.dim != c.dim_v && sizes.layout == CacheLayout::Interleaved) sizes.layout = CacheLayout::Nhd;
+  if (c.head_dim != c.dim_v() && sizes.layout == CacheLayout::Interleaved)
+    sizes.layout = CacheLayout::Nhd;
   if (sizes.layout == CacheLayout::Interleaved) {
-    k_store = Array(c.cache(), {outer, 2, keys, s.heads_kv, c.dim});
+    k_store = Array(c.cache(), {outer, 2, keys, s.heads_kv, c.head_dim});
     args.k = interleaved(k_store, 0);
     args.v = interleaved(k_store, 1);
   } else if (sizes.layout == CacheLayout::Hnd) {
-    k_store = Array(c.cache(), {outer, s.heads_kv, keys, c.dim});
-    v_store = Array(c.cache(), {outer, s.heads_kv, keys, c.dim_v});
+    k_store = Array(c.cache(), {outer, s.heads_kv, keys, c.head_dim});
+    v_store = Array(c.cache(), {outer, s.heads_kv, keys, c.dim_v()});
     args.k = heads_inside(k_store);
     args.v = heads_inside(v_store);
   } else {
-    k_store = Array(c.cache(), {outer, keys, s.heads_kv, c.dim});
-    v_store = Array(c.cache(), {outer, keys, s.heads_kv, c.dim_v});
+    k_store = Array(c.cache(), {outer, keys, s.heads_kv, c.head_dim});
+    v_store = Array(c.cache(), {outer, keys, s.heads_kv, c.dim_v()});
     args.k = k_store.view();
     args.v = v_store.view();
   }
@@ -147,8 +148,9 @@ void SparseDecodeCase::fill_cache(std::mt19937_64& random, double poison) {
       for (int64_t key = 0; key < sizes.room; ++key) {
         bool seen = false;
         for (int64_t token = 0; token < config.tokens; ++token) seen |= sees(b, token, h, key);
-        for (int64_t d = 0; seen && d < config.dim; ++d) set(args.k, b, key, h, d, normal(random));
-        for (int64_t d = 0; seen && d < config.dim_v; ++d)
+        for (int64_t d = 0; seen && d < config.head_dim; ++d)
+          set(args.k, b, key, h, d, normal(random));
+        for (int64_t d = 0; seen && d < config.dim_v(); ++d)
           set(args.v, b, key, h, d, normal(random));
       }
   for (int64_t b = 0; config.page && b < sizes.batch; ++b)
@@ -174,7 +176,7 @@ void SparseDecodeCase::compare_with_reference() const {
   const DecodeReference reference = decode_reference(config, args);
   INFO(describe());
   const Comparison outputs =
-      compare(o.values(), reference.o, config.dim_v, accuracy_rule(config.dtype));
+      compare(o.values(), reference.o, config.dim_v(), accuracy_rule(config.dtype));
   INFO("o: " << outputs.str());
   CHECK(outputs.ok());
   if (!config.lse) return;
@@ -192,8 +194,8 @@ std::string SparseDecodeCase::describe() const {
       forms[static_cast<int>(c.form)], name(c.dtype), c.fp8_cache ? " fp8" : "",
       c.lse ? " lse" : "", c.split ? " split" : "", c.left_pad ? " left_pad" : "", sizes.batch,
       c.tokens, c.per_token ? " each" : "", sizes.heads_kv * c.group, sizes.heads_kv, sizes.room,
-      c.dim, c.dim_v, c.block, c.page, layouts[static_cast<int>(sizes.layout)], sizes.entries,
-      args.splits.value_or(0), args.batch_invariant ? " invariant" : "");
+      c.head_dim, c.dim_v(), c.block, c.page, layouts[static_cast<int>(sizes.layout)],
+      sizes.entries, args.splits.value_or(0), args.batch_invariant ? " invariant" : "");
 }
 
 }  // namespace kiln::test

@@ -12,7 +12,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 DecodeConfig with(const std::function<void(DecodeConfig&)>& change = {}) {
-  DecodeConfig config{.dim = 64, .dim_v = 32, .block = 32};
+  DecodeConfig config{.head_dim = 64, .head_dim_v = 32, .block = 32};
   if (change) change(config);
   return config;
 }
@@ -112,10 +112,10 @@ TEST_CASE("decode: configurations that cannot be", "[decode][errors]") {
     CHECK_THROWS_AS(sparse_decode(device("host"), with(spoil)), UserError);
   };
   expect_config("dtype: expected f16 or bf16, got f32", [](auto& c) { c.dtype = F32; });
-  expect_config("dim: expected a multiple of 16 from 16 to 256, got 40",
-                [](auto& c) { c.dim = 40; });
-  expect_config("dim_v: expected a multiple of 16 from 16 to 256, got 272",
-                [](auto& c) { c.dim_v = 272; });
+  expect_config("head_dim: expected a multiple of 16 from 16 to 256, got 40",
+                [](auto& c) { c.head_dim = 40; });
+  expect_config("head_dim_v: expected a multiple of 16 from 16 to 256, got 272",
+                [](auto& c) { c.head_dim_v = 272; });
   expect_config("group: expected 1 to 1024, got 0", [](auto& c) { c.group = 0; });
   expect_config("tokens: expected 1 to 8, got 9", [](auto& c) { c.tokens = 9; });
   expect_config("block: expected a multiple of 16 from 16 to 128, got 256",

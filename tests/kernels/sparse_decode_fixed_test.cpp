@@ -12,7 +12,7 @@ using namespace kiln::test;
 namespace {
 
 DecodeConfig small() {
-  return {.dim = 64, .dim_v = 64, .block = 32, .lse = true};
+  return {.head_dim = 64, .block = 32, .lse = true};
 }
 
 void require_same(const Array& a, const Array& b) {
@@ -68,7 +68,7 @@ TEST_CASE("decode: permuting a list, and repeating in it, changes nothing", "[de
 TEST_CASE("decode: more blocks than the window of a list", "[decode]") {
   std::mt19937_64 random(run_seed());
   for (DecodeForm form : {DecodeForm::Indices, DecodeForm::MaskI8}) {
-    DecodeConfig config{.dim = 16, .dim_v = 16, .group = 2, .block = 16, .form = form};
+    DecodeConfig config{.head_dim = 16, .group = 2, .block = 16, .form = form};
     SparseDecodeCase one(config,
                          {.room = 16 * 2500, .entries = form == DecodeForm::Indices ? 300 : 1});
     one.randomize(random);
@@ -117,7 +117,7 @@ TEST_CASE("decode: several tokens see what each would alone", "[decode]") {
 
 TEST_CASE("decode: a token sees what its row of a prefill with history sees", "[decode]") {
   const int64_t seq = 20, all = 200, past = all - seq - 4;  // history of whole blocks: 176
-  AttentionConfig config{.dim = 64, .dim_v = 64, .block_m = 16, .block_n = 32};
+  AttentionConfig config{.head_dim = 64, .block = {16, 32}};
   config.form = BlockForm::MaskI8;
   config.causal = config.lse = true;
   AttentionCase prefill(config, {.heads = 4, .heads_kv = 2, .seq = all - past, .seq_kv = all});
@@ -130,7 +130,7 @@ TEST_CASE("decode: a token sees what its row of a prefill with history sees", "[
   prefill.args.mask = rows.view();
   prefill.check(fast_device());
 
-  DecodeConfig one{.dim = 64, .dim_v = 64, .group = 2, .block = 32, .form = DecodeForm::MaskI8};
+  DecodeConfig one{.head_dim = 64, .group = 2, .block = 32, .form = DecodeForm::MaskI8};
   const SparseDecode decode = sparse_decode(device("host"), one);
   Array o(F16, {1, 4, 64}), q(F16, {1, 4, 64}), length(I32, {1}), chosen(I8, {1, 2, 7});
   DecodeArgs args{.q = q.view(), .k = prefill.k.view(), .v = prefill.v.view(), .o = o.view()};

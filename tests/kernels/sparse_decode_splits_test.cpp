@@ -79,7 +79,7 @@ TEST_CASE("decode: batch-invariant splits give the bits of each sequence alone",
           "[decode][splits]") {
   std::mt19937_64 random(run_seed());
   for (DecodeForm form : {DecodeForm::Indices, DecodeForm::Dense}) {
-    const DecodeConfig config{.dim = 64, .dim_v = 64, .block = 64, .form = form, .lse = true};
+    const DecodeConfig config{.head_dim = 64, .block = 64, .form = form, .lse = true};
     SparseDecodeCase all(config, {.batch = 4, .heads_kv = 2, .room = 1500, .entries = 30});
     SparseDecodeCase one(config, {.batch = 1, .heads_kv = 2, .room = 1500, .entries = 30});
     all.randomize(random);
@@ -143,7 +143,7 @@ TEST_CASE("lse_merge: what does not fit", "[decode][merge]") {
 
 TEST_CASE("decode: two disjoint selections merged are their union", "[decode][merge]") {
   std::mt19937_64 random(run_seed());
-  const DecodeConfig config{.dim = 64, .dim_v = 64, .form = DecodeForm::MaskBool, .lse = true};
+  const DecodeConfig config{.head_dim = 64, .form = DecodeForm::MaskBool, .lse = true};
   SparseDecodeCase all(config, {.batch = 2, .heads_kv = 2, .room = 300, .entries = 0});
   for (int64_t i = 0; i < all.chosen.size(); ++i) all.chosen.set(i, 1);
   all.lengths.set(0, 300);

@@ -19,8 +19,8 @@ T pick(std::mt19937_64& random, std::initializer_list<T> from) {
 DecodeConfig random_config(std::mt19937_64& random) {
   DecodeConfig c;
   c.dtype = pick(random, {F16, BF16});
-  c.dim = pick<int64_t>(random, {64, 80, 96, 128, 192, 256});
-  c.dim_v = pick<int64_t>(random, {c.dim, c.dim, 64, 128});
+  c.head_dim = pick<int64_t>(random, {64, 80, 96, 128, 192, 256});
+  c.head_dim_v = pick<int64_t>(random, {c.head_dim, c.head_dim, 64, 128});
   c.group = pick<int64_t>(random, {1, 4, 7, 8, 16});
   c.tokens = pick<int64_t>(random, {1, 1, 2, 5, 8});
   c.block = pick<int64_t>(random, {16, 32, 48, 64, 128});

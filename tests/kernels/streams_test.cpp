@@ -95,8 +95,7 @@ class Decode {
 
 DecodeConfig decode_config(bool lists) {
   return {.dtype = F16,
-          .dim = 16,
-          .dim_v = 16,
+          .head_dim = 16,
           .group = 4,
           .block = 16,
           .form = lists ? DecodeForm::Indices : DecodeForm::MaskBool,
@@ -173,13 +172,8 @@ TEST_CASE("streams: a graph of the largest batch follows lengths, lists and mask
 
 TEST_CASE("streams: an attention graph follows its lists, some of them empty", "[streams]") {
   CudaDevice& gpu = some_gpu(KILN_FAKE_CUDA);
-  const AttentionConfig config{.dtype = F16,
-                               .dim = 32,
-                               .dim_v = 32,
-                               .block_m = 32,
-                               .block_n = 32,
-                               .form = BlockForm::Lists,
-                               .lse = true};
+  const AttentionConfig config{
+      .dtype = F16, .head_dim = 32, .block = 32, .form = BlockForm::Lists, .lse = true};
   const int64_t seq = has_gpu() ? 1000 : 70;
   AttentionCase one(config, {.batch = 2, .heads = 2, .heads_kv = 1, .seq = seq, .seq_kv = seq});
   one.randomize(run_seed() + 13, 1);  // lists as long as they get
@@ -228,7 +222,7 @@ TEST_CASE("streams: an attention graph follows its lists, some of them empty", "
     std::memcpy(one.o.data(), eager.data(), eager.size());
     const AttentionReference reference =
         attention_reference(one.config, one.args, all_rows(one.args));
-    CHECK(compare(to_doubles(one.args.o), reference.o, config.dim_v, accuracy_rule(F16)).ok());
+    CHECK(compare(to_doubles(one.args.o), reference.o, config.dim_v(), accuracy_rule(F16)).ok());
   }
   CHECK(different == 0);
 }

@@ -89,10 +89,10 @@ class Attention {
  public:
   Attention(const AttentionConfig& config, int64_t heads, int64_t seq)
       : config_(config),
-        q_(normal({1, heads, seq, config.dim}, 1)),
-        k_(normal({1, heads, seq, config.dim}, 2)),
-        v_(normal({1, heads, seq, config.dim_v}, 3)),
-        o_(config.dtype, {1, heads, seq, config.dim_v}),
+        q_(normal({1, heads, seq, config.head_dim}, 1)),
+        k_(normal({1, heads, seq, config.head_dim}, 2)),
+        v_(normal({1, heads, seq, config.dim_v()}, 3)),
+        o_(config.dtype, {1, heads, seq, config.dim_v()}),
         dense_(block_sparse_attention(host_device(), with_form(BlockForm::Dense))),
         sparse_(block_sparse_attention(host_device(), with_form(BlockForm::MaskBool))) {
     args_ = {.q = q_.view(), .k = k_.view(), .v = v_.view(), .o = o_.view()};
@@ -197,7 +197,7 @@ Finding two_threads(Attention& attention) {
 }
 
 AttentionConfig example() {
-  return {.dim = 128, .dim_v = 128, .block_m = 128, .block_n = 128, .causal = true};
+  return {.head_dim = 128, .block = 128, .causal = true};
 }
 
 Finding tracing_and_passes() {

@@ -59,7 +59,7 @@ bool row_sums_right(Device& device, int64_t factor, Random& random) {
 bool product_right(Device& device, int64_t tile, Random& random) {
   const int64_t m = random_extent(random), n = random_extent(random), k = random_extent(random);
   Array a = random_integers({m, k}, random), b = random_integers({k, n}, random), c(F32, {m, n});
-  run(device, matmul_kernel({.dtype = F32, .tile_m = tile, .tile_n = 32, .tile_k = 16}),
+  run(device, matmul_kernel({.dtype = F32, .block_m = tile, .block_n = 32, .block_k = 16}),
       Arguments().tensor("a", a).tensor("b", b).tensor("c", c));
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
@@ -88,21 +88,21 @@ bool softmax_right(Device& device, int64_t tile, Random& random) {
 bool attention_right(const BlockSparseAttention& attend, Random& random) {
   const AttentionConfig& config = attend.config();
   const int64_t seq = random_extent(random), seq_kv = seq + random_extent(random);
-  Array q = random_integers({1, 2, seq, config.dim}, random);
-  Array k = random_integers({1, 1, seq_kv, config.dim}, random);
-  Array v = random_integers({1, 1, seq_kv, config.dim_v}, random);
-  Array o(F32, {1, 2, seq, config.dim_v});
-  const BlockGrid grid = {seq, seq_kv, config.block_m, config.block_n, config.causal};
+  Array q = random_integers({1, 2, seq, config.head_dim}, random);
+  Array k = random_integers({1, 1, seq_kv, config.head_dim}, random);
+  Array v = random_integers({1, 1, seq_kv, config.dim_v()}, random);
+  Array o(F32, {1, 2, seq, config.dim_v()});
+  const BlockGrid grid = {seq, seq_kv, config.block, config.causal};
   const Array mask = random_mask(1, 2, grid, 0.6, random());
   const AttentionArgs args = {
       .q = q.view(), .k = k.view(), .v = v.view(), .o = o.view(), .mask = mask.view()};
   attend(args);
   const AttentionReference reference = attention_reference(config, args, all_rows(args));
-  return compare(o.values(), reference.o, config.dim_v, accuracy_rule(F32)).ok();
+  return compare(o.values(), reference.o, config.dim_v(), accuracy_rule(F32)).ok();
 }
 
 AttentionConfig attention_config(int64_t block) {
-  return {.dtype = F32, .dim = 16, .dim_v = 32, .block_m = block, .block_n = 16, .causal = true};
+  return {.dtype = F32, .head_dim = 16, .head_dim_v = 32, .block = {block, 16}, .causal = true};
 }
 
 using Job = std::function<bool(Device&, Random&)>;

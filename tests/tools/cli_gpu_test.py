@@ -87,7 +87,7 @@ class Gpu(KilnTest):
         self.assertIn("nvptx64", self.kiln("dump", "row_softmax", "--llvm", "--arch", "sm_80"))
         self.assertIn("mma.sync", self.kiln("dump", "matmul", "--ptx", "--arch=sm_80"))
         # What is left open is chosen for the target: a GPU's block has more rows.
-        options = ["--set", "block_m=128", "block_n=128"]
+        options = ["--set", "block=128"]
         text = self.kiln("dump", "block_sparse_attention", *options)
         gpu = self.kiln("dump", "block_sparse_attention", *options, "--tile", "--arch", "sm_90")
         self.assertIn("shared f16[64, 128]", text)
@@ -106,8 +106,8 @@ class Gpu(KilnTest):
         again = self.kiln("prebuild", "--arch", "sm_80", "tile-copy", "--out", self.path("image"))
         self.assertRegex(again, r"^tile_copy +PTX for sm_80 +already there ")
         self.assertEqual(os.stat(self.path("image")).st_mode & 0o777, 0o755)
-        text = self.kiln("prebuild", "--arch", "sm_80", "matmul", "--set", "dtype=f32", "tile_m=32")
-        self.assertRegex(text, r"^matmul dtype=f32 tile_m=32 +PTX for sm_80 ")
+        text = self.kiln("prebuild", "--arch", "sm_80", "matmul", "--set", "dtype=f32", "block_m=32")
+        self.assertRegex(text, r"^matmul dtype=f32 block_m=32 +PTX for sm_80 ")
 
         # Another process finds what is there, and makes nothing of its own.
         self.env["KILN_CACHE_DIR"] = self.path("own")
@@ -161,8 +161,8 @@ class Gpu(KilnTest):
                           "--device", "emulator:sm_80", "--arch", "sm_90")
 
     def test_layouts(self):
-        text = self.kiln("dump", "matmul", "--layouts", "--arch", "sm_80", "--set", "tile_m=64", "--set", "tile_n=64",
-                         "--set", "tile_k=64", "--set", "stages=0")
+        text = self.kiln("dump", "matmul", "--layouts", "--arch", "sm_80", "--set", "block_m=64", "--set", "block_n=64",
+                         "--set", "block_k=64", "--set", "stages=0")
         self.assertRegex(text, r"\nshared f16\[64, 64\]: offset \d+\n  offset = axis\d")
         self.assertRegex(text, r"\nfragment f32\[64, 64\]: reg 32 lane 32 warp 4\n  axis 0 = ")
         self.assertRegex(text, r"\n  at \S*kernels/matmul/kernel.cpp:\d+\n")
@@ -176,7 +176,7 @@ class Gpu(KilnTest):
         self.assertIn("EXIT", run.stdout)
 
     def test_explain(self):
-        text = self.kiln("explain", "block_sparse_attention", "--set", "dim=64", "--arch", "sm_80")
+        text = self.kiln("explain", "block_sparse_attention", "--set", "head_dim=64", "--arch", "sm_80")
         for words in ("kernel block_sparse_attention for sm_80", "mma.sync m16n8k16: f16",
                       "cp.async: rows of 128 bytes", "shared memory  41 KiB of the 163 KiB",
                       "occupancy ", "registers ", "FLOP a byte", "roofline ", "wait for copies"):
@@ -190,7 +190,7 @@ class Gpu(KilnTest):
         self.assertIn("kernel row_softmax for sm_90", self.kiln("explain", self.path("k.tile")))
 
     def test_explain_pipeline(self):
-        matmul = ["explain", "matmul", "--set", "tile_m=64", "--set", "tile_n=64", "--set", "tile_k=64"]
+        matmul = ["explain", "matmul", "--set", "block_m=64", "--set", "block_n=64", "--set", "block_k=64"]
         text = self.kiln(*matmul, "--set", "stages=3", "--arch", "sm_80,sm_86")
         # Each architecture asked for, in turn; what is under way in each part of a round.
         self.assertLess(text.index("for sm_80"), text.index("for sm_86"))
@@ -204,8 +204,8 @@ class Gpu(KilnTest):
         # Not ahead: begun as early as possible in the round.
         text = self.kiln(*matmul, "--set", "stages=3", "--arch", "sm_80", "--without", "make-async")
         self.assertRegex(text, r"round i +fetch a\(i\), b\(i\) +16 KiB\n +wait for a\(i\), b\(i\) +0 B\n +gemm")
-        text = self.kiln("explain", "block_sparse_attention", "--set", "block_m=128", "--set", "block_n=128",
-                         "--set", "tile_m=64", "--set", "tile_n=128", "--set", "stages=2", "--arch", "sm_120")
+        text = self.kiln("explain", "block_sparse_attention", "--set", "block=128",
+                         "--set", "block_m=64", "--set", "block_n=128", "--set", "stages=2", "--arch", "sm_120")
         self.assertRegex(text, r"pipeline .*: not fetched ahead: 2 slots a tile would need \d+ bytes of shared "
                                r"memory, sm_120 has 101376;")
 
@@ -213,7 +213,7 @@ class Gpu(KilnTest):
                          r"round i +copy x -> f32\[16, 128\], .*\n +elements: 2 loops, 2 reductions, \d+ exponentials")
 
     def test_explain_conflicts(self):
-        text = self.kiln("explain", "matmul", "--set", "tile_m=64", "--set", "tile_n=64", "--arch", "sm_80",
+        text = self.kiln("explain", "matmul", "--set", "block_m=64", "--set", "block_n=64", "--arch", "sm_80",
                          "--conflicts")
         self.assertRegex(text, r"\n  in the emulator, with k 512, m 512, n 512\n")
         self.assertRegex(text, r"\n( +[0-9]+){4} +16  \S*matmul/kernel.cpp:\d+\n")

@@ -164,8 +164,8 @@ class Attend(KilnTest):
         expect("expected 3 axes as q has", *attend(self.save("three.npy", good[0])))
         expect("got shape [1, 1, 2, 70, 32]", *attend(self.save("five.npy", good[None])))
         expect("got shape []", *attend(self.save("scalar.npy", np.float16(1))))
-        expect("dim: expected a multiple of 16", *attend(self.save("d.npy", good[..., :20])))
-        expect("dim: expected a multiple of 16", *attend(self.save("d0.npy", good[..., :0])))
+        expect("head_dim: expected a multiple of 16", *attend(self.save("d.npy", good[..., :20])))
+        expect("head_dim: expected a multiple of 16", *attend(self.save("d0.npy", good[..., :0])))
         expect("k: expected shape", *attend(self.save("d16.npy", good[..., :16])))
         expect("v: expected shape [1, 2, 70, 32], got [1, 2, 69, 32]",
                *attend(v=self.save("short.npy", good[:, :, 1:])))
@@ -241,7 +241,7 @@ class Kernels(KilnTest):
     def test_call(self):
         a, b = self.normal(70, 50), self.normal(50, 33)
         out = self.kiln("call", "matmul", "--in", f"a={self.save('a.npy', a)}", "--in",
-                        f"b={self.save('b.npy', b)}", "--set", "tile_m=16", "--out",
+                        f"b={self.save('b.npy', b)}", "--set", "block_m=16", "--out",
                         f"c={self.path('c.npy')}")
         self.assertIn("c f32 [70, 33]", out)
         self.assertLess(np.abs(np.load(self.path("c.npy")) - a.astype(np.float64) @ b).max(), 1e-4)
@@ -265,7 +265,7 @@ class Kernels(KilnTest):
         expect("expected name=value, got 'a'", "call", "matmul", "--in", "a")
         expect("'a' twice", "call", "matmul", "--in", a, "--in", a)
         expect("no option, dim or param", "call", "matmul", "--set", "tile=8")
-        expect("tile_m: expected an integer", "call", "matmul", "--set", "tile_m=many")
+        expect("block_m: expected an integer", "call", "matmul", "--set", "block_m=many")
         expect("expected dtype f32, got f16", "call", "matmul", "--set", "dtype=f32", "--in", a)
 
     def attention_files(self):
@@ -279,7 +279,7 @@ class Kernels(KilnTest):
 
     def test_tile_is_the_library_call(self):
         arrays, files = self.attention_files()
-        options = ["--set", "dim=32", "--set", "causal=true", "--set", "lse=true"]
+        options = ["--set", "head_dim=32", "--set", "causal=true", "--set", "lse=true"]
         for device in ("host", "interpreter"):
             self.kiln("call", "block_sparse_attention", *options, *files, "--device", device,
                       "--out", f"o={self.path('o1.npy')}", "--out", f"lse={self.path('l1.npy')}")
@@ -295,7 +295,7 @@ class Kernels(KilnTest):
 
     def test_editing_the_tile_changes_the_result(self):
         arrays, files = self.attention_files()
-        options = ["--set", "dim=32", "--set", "written_out=true"]
+        options = ["--set", "head_dim=32", "--set", "written_out=true"]
         text = self.kiln("dump", "block_sparse_attention", *options)
 
         def run(tile, scale):
@@ -329,7 +329,7 @@ class Kernels(KilnTest):
         self.expect_error("bad.tile:", "run", self.path("bad.tile"), *files)
 
     def test_dump_and_opt(self):
-        traced = self.kiln("dump", "block_sparse_attention", "--set", "dim=64")
+        traced = self.kiln("dump", "block_sparse_attention", "--set", "head_dim=64")
         self.assertIn("selected", traced)
         self.assertIn("softmax_step", traced)
         self.assertNotIn("softmax_step", self.kiln("dump", "block_sparse_attention", "--after",
@@ -348,13 +348,13 @@ class Kernels(KilnTest):
 
     def test_spellings(self):
         a, b = self.save("a.npy", self.normal(8, 8)), self.save("b.npy", self.normal(8, 8))
-        once = ["--set", "tile_m=16", "--set", "tile_n=16", "--in", f"a={a}", "--in", f"b={b}"]
-        together = ["--set", "tile-m=16", "tile-n=16", "--in", f"a={a}", f"b={b}"]
+        once = ["--set", "block_m=16", "--set", "block_n=16", "--in", f"a={a}", "--in", f"b={b}"]
+        together = ["--set", "block-m=16", "block-n=16", "--in", f"a={a}", f"b={b}"]
         self.kiln("call", "matmul", *once, "--out", f"c={self.path('c1.npy')}")
         self.kiln("call", *together, "matmul", "--out", f"c={self.path('c2.npy')}")
         self.assertEqual(self.read("c1.npy"), self.read("c2.npy"))
         self.assertEqual(*(self.kiln("dump", f"block{c}sparse{c}attention", "--after",
-                                     f"lower{c}selected", "--set", f"dim{c}v=32") for c in "-_"))
+                                     f"lower{c}selected", "--set", f"head{c}dim{c}v=32") for c in "-_"))
         text = self.kiln("dump", "row-softmax")
         with open(self.path("k.tile"), "w") as file:
             file.write(text)
@@ -401,12 +401,12 @@ class Run(KilnTest):
         for sentence, *args in (("--num-pages: expected at least 4 for 2 sequences, got 3",
                                  "--form=paged", "--num-pages=3"),
                                 ("only --form paged has pages", "--num-pages=3"),
-                                ("--set dim: kiln run makes the inputs of this", "--set", "dim=64")):
+                                ("--set head_dim: kiln run makes the inputs of this", "--set", "head_dim=64")):
             self.expect_error(sentence, "run", "sparse_decode", *fits, *args)
 
     def test_mistakes(self):
         for args in (["--topk", "1", "--density", "0.5"], ["--density", "2"], ["--seq", "-1"],
-                     ["--dtype", "f64"], ["--heads_kv", "3"], ["--set", "dim=64"], ["--form", "x"],
+                     ["--dtype", "f64"], ["--heads_kv", "3"], ["--set", "head_dim=64"], ["--form", "x"],
                      ["--in", "q=q.npy"], ["--dim", "20"], ["--form", "lists"], ["--force-first"],
                      ["--density", "0.5", "--use-dense-for-last-block"]):
             self.run_attention(*args, fails=True)

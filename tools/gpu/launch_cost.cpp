@@ -40,7 +40,7 @@ double median(std::vector<double> values) {
 }
 
 AttentionConfig config_of(DType dtype, int64_t dim, bool causal) {
-  return validated({.dtype = dtype, .dim = dim, .dim_v = dim, .causal = causal, .lse = true});
+  return validated({.dtype = dtype, .head_dim = dim, .causal = causal, .lse = true});
 }
 
 // Ours: from the C++ program to PTX. The driver's: from PTX to code on the device.
@@ -104,7 +104,7 @@ class SmallCall {
     const auto tensor = [](DType dtype, Shape shape) {
       return Memory::contiguous(nullptr, dtype, std::move(shape));
     };
-    const Shape keys = {1, 1, 64, config.dim}, values = {1, 1, 64, config.dim_v};
+    const Shape keys = {1, 1, 64, config.head_dim}, values = {1, 1, 64, config.dim_v()};
     args_.q = args_.k = tensor(config.dtype, keys);
     args_.v = args_.o = tensor(config.dtype, values);
     args_.lse = tensor(F32, {1, 1, 64});

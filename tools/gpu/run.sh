@@ -99,7 +99,7 @@ beside_torch() {
 }
 
 # build/kiln-prebuilt: `KILN_PTXAS=$(which ptxas) kiln prebuild --arch sm_90 --out build/kiln-prebuilt
-# block_sparse_attention --set dim=64 --set block_m=64 --set block_n=64`. A machine without a ptxas
+# block_sparse_attention --set head_dim=64 --set block=64`. A machine without a ptxas
 # uses what is there, writes nothing into it, and compiles nothing itself.
 prebuilt() {
   local shipped=${KILN_PREBUILT:-build/kiln-prebuilt} own before status=0

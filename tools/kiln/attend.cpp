@@ -111,9 +111,9 @@ Array mask_from_scores(const AttendOptions& options, const Files& files, const B
 AttentionConfig config_for(const AttendOptions& options, const Files& files) {
   AttentionConfig config;
   config.dtype = files.q.dtype();
-  config.dim = files.args.q.shape[3];
-  config.dim_v = files.args.v.shape[3];
-  config.block_m = config.block_n = options.block;
+  config.head_dim = files.args.q.shape[3];
+  config.head_dim_v = files.args.v.shape[3];
+  config.block = options.block;
   config.form = options.dense ? BlockForm::Dense : BlockForm::MaskBool;
   config.causal = options.causal;
   config.lse = !options.lse.empty();
@@ -136,7 +136,7 @@ void attend(const AttendOptions& options) {
   Files files = load(options);
   AttentionConfig config = config_for(options, files);
   Array o(config.dtype,
-          {files.args.q.shape[0], files.args.q.shape[1], files.args.q.shape[2], config.dim_v});
+          {files.args.q.shape[0], files.args.q.shape[1], files.args.q.shape[2], config.dim_v()});
   Array lse(F32, {o.shape()[0], o.shape()[1], config.lse ? o.shape()[2] : 0});
   files.args.o = o.view();
   if (config.lse) files.args.lse = lse.view();

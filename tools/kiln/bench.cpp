@@ -50,9 +50,7 @@ Array normal_numbers(DType dtype, Shape shape) {
 }
 
 NamedTexts blocks_of(int64_t dim, int64_t edge) {
-  return {{"dim", std::to_string(dim)},
-          {"block_m", std::to_string(edge)},
-          {"block_n", std::to_string(edge)}};
+  return {{"head_dim", std::to_string(dim)}, {"block", std::to_string(edge)}};
 }
 
 double median(std::vector<double> values) {
@@ -92,7 +90,7 @@ class Bench {
     registered(fmt::format("tile_copy f16 {}x8192", rows), "tile_copy", {{"dtype", "f16"}},
                {{"x", {rows, 8192}}});
     registered(fmt::format("row_softmax f32 {}x4096", rows), "row_softmax",
-               {{"tile_m", "1"}, {"tile_n", "4096"}}, {{"x", {rows, 4096}}});
+               {{"block_m", "1"}, {"block_n", "4096"}}, {{"x", {rows, 4096}}});
     for (int64_t edge : options_.quick ? Shape{1024} : Shape{4096, 8192})
       registered(fmt::format("matmul f16 {0}x{0}x{0}", edge), "matmul",
                  {{"dtype", "f16"},
@@ -110,7 +108,7 @@ class Bench {
                 blocks_of(64, 64), seq, density);
     }
     attention(fmt::format("dense f16 B1 H32 S{} D128, causal", seq / 4),
-              {{"dim", "128"}, {"form", "dense"}}, seq / 4, 1);
+              {{"head_dim", "128"}, {"form", "dense"}}, seq / 4, 1);
   }
 
  private:
@@ -215,7 +213,7 @@ class Bench {
     }
     if (configs.empty()) return;
     const AttentionConfig& first = configs.front();  // what is varied changes no problem
-    const Shape shape = {1, 32, seq, first.dim};
+    const Shape shape = {1, 32, seq, first.head_dim};
     Array q = normal_numbers(first.dtype, shape), o(first.dtype, shape), mask;
     AttentionArgs args{q.view(), q.view(), q.view(), o.view(), {}, {}, {}, {}, {}};
     if (first.form != BlockForm::Dense) {

@@ -49,7 +49,7 @@ void add_call(CLI::App& app) {
   add_without_option(*command);
   command->footer(
       "`kiln list` tells each kernel's options, inputs and outputs. Extents come from the inputs;\n"
-      "`scale` of attention is 1/sqrt(dim) unless set.\n"
+      "`scale` of attention is 1/sqrt(head_dim) unless set.\n"
       "  kiln call matmul --in a=a.npy --in b=b.npy --set dtype=f32 --out c=c.npy");
   command->callback([options] { call(*options); });
 }

@@ -22,7 +22,7 @@ constexpr int kUsage = 2;  // exit status of a command line that was not underst
 constexpr const char* kFooter = R"(Examples:
   kiln run block_sparse_attention --heads 8 --seq 4096 --dim 128 --density 0.25 --causal --check
   kiln attend --q q.npy --k k.npy --v v.npy --topk 8 --causal --out o.npy
-  kiln dump block_sparse_attention --set dim=64 --tile > k.tile
+  kiln dump block_sparse_attention --set head_dim=64 --tile > k.tile
   kiln run k.tile --in q=q.npy --in k=k.npy --in v=v.npy --in mask=m.npy --set scale=0.125 --out o=o.npy
 
 `kiln COMMAND --help` tells more. Results go to stdout, notes and progress to stderr; the exit

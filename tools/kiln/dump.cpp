@@ -165,7 +165,7 @@ void add_dump(CLI::App& app) {
   command->add_flag("--time", options->time, "the time of each pass, on stderr");
   command->footer(fmt::format(
       "Passes of the host pipeline, in order: {}. With --arch: {}.\n"
-      "  kiln dump block_sparse_attention --set dim=64 --tile > k.tile\n"
+      "  kiln dump block_sparse_attention --set head_dim=64 --tile > k.tile\n"
       "  kiln dump k.tile --after lower_selected\n"
       "  kiln dump row_softmax --ptx --arch sm_80",
       fmt::join(pass_names(Tier::Host), ", "), fmt::join(pass_names(Tier::Sm80), ", ")));

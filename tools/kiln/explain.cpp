@@ -47,7 +47,7 @@ void add_explain(CLI::App& app) {
   command->add_flag("--conflicts", options->conflicts,
                     "run a block in the emulator: bank conflicts and sectors of each line");
   add_without_option(*command);
-  command->footer("  kiln explain block_sparse_attention --set dim=64 --arch sm_80");
+  command->footer("  kiln explain block_sparse_attention --set head_dim=64 --arch sm_80");
   command->callback([options] {
     if (options->archs.empty()) options->archs.push_back("");
     for (const std::string& arch : options->archs) explain(*options, arch);

@@ -38,10 +38,9 @@ bool is_dense(const MeasureOptions& options) {
 AttentionConfig config_for(const MeasureOptions& options) {
   std::map<std::string, std::string> given = {
       {"dtype", options.dtype},
-      {"dim", std::to_string(options.dim)},
-      {"dim_v", std::to_string(options.dim_v.value_or(options.dim))},
-      {"block_m", std::to_string(options.block)},
-      {"block_n", std::to_string(options.block)},
+      {"head_dim", std::to_string(options.dim)},
+      {"head_dim_v", std::to_string(options.dim_v.value_or(options.dim))},
+      {"block", std::to_string(options.block)},
       {"form", is_dense(options)      ? "dense"
                : options.form.empty() ? "mask"
                                       : options.form},
@@ -90,10 +89,11 @@ Problem make_problem(const MeasureOptions& options) {
   std::mt19937_64 random(options.seed);
   int64_t heads_kv = options.heads_kv.value_or(options.heads);
   int64_t seq_kv = options.seq_kv.value_or(options.seq);
-  problem.q = normal(config.dtype, {options.batch, options.heads, options.seq, config.dim}, random);
-  problem.k = normal(config.dtype, {options.batch, heads_kv, seq_kv, config.dim}, random);
-  problem.v = normal(config.dtype, {options.batch, heads_kv, seq_kv, config.dim_v}, random);
-  problem.o = Array(config.dtype, {options.batch, options.heads, options.seq, config.dim_v});
+  problem.q =
+      normal(config.dtype, {options.batch, options.heads, options.seq, config.head_dim}, random);
+  problem.k = normal(config.dtype, {options.batch, heads_kv, seq_kv, config.head_dim}, random);
+  problem.v = normal(config.dtype, {options.batch, heads_kv, seq_kv, config.dim_v()}, random);
+  problem.o = Array(config.dtype, {options.batch, options.heads, options.seq, config.dim_v()});
   AttentionArgs& args = problem.args;
   args = {
       problem.q.view(), problem.k.view(), problem.v.view(), problem.o.view(), {}, {}, {}, {}, {}};
@@ -165,7 +165,7 @@ bool check_results(const Problem& problem, double flops) {
   Progress progress("checking");
   AttentionReference reference =
       attention_reference(problem.config, problem.args, std::move(rows), progress.setter());
-  int64_t width = problem.config.dim_v;
+  int64_t width = problem.config.dim_v();
   std::vector<double> o, lse;
   for (int64_t row : reference.rows) {
     for (int64_t d = 0; d < width; ++d) o.push_back(problem.o.get(row * width + d));
@@ -183,10 +183,10 @@ std::string describe(const MeasureOptions& options, const AttentionConfig& confi
   std::string text = fmt::format(
       "{}{}, batch {}, heads {}/{}, seq {}/{}, dim {}/{}", config.causal ? "causal, " : "",
       name(config.dtype), options.batch, options.heads, options.heads_kv.value_or(options.heads),
-      options.seq, options.seq_kv.value_or(options.seq), config.dim, config.dim_v);
+      options.seq, options.seq_kv.value_or(options.seq), config.head_dim, config.dim_v());
   if (config.form != BlockForm::Dense)
-    text += fmt::format(", blocks {}x{}", config.block_m, config.block_n);
-  return text + fmt::format(", tiles {}x{}", config.tile_m, config.tile_n);
+    text += fmt::format(", blocks {}x{}", config.block.q, config.block.k);
+  return text + fmt::format(", tiles {}x{}", config.block_m, config.block_n);
 }
 
 double rate(double flops, double milliseconds) {

@@ -41,8 +41,8 @@ DecodeConfig config_for(const DecodeOptions& options) {
     throw UserError("--page-block-size, --num-pages: only --form paged has pages");
   std::map<std::string, std::string> given = {
       {"dtype", options.dtype},
-      {"dim", std::to_string(options.dim)},
-      {"dim_v", std::to_string(options.dim_v)},
+      {"head_dim", std::to_string(options.dim)},
+      {"head_dim_v", std::to_string(options.dim_v)},
       {"group", std::to_string(options.heads / options.heads_kv)},
       {"block", std::to_string(options.block_size.value_or(paged ? 64 : 32))},
       {"page", std::to_string(paged ? options.page_block_size.value_or(256) : 0)},
@@ -94,8 +94,8 @@ void make_cache(const DecodeOptions& options, Problem& problem, std::mt19937_64&
     problem.table = Array(I32, {options.batch, slots}, pages);
     problem.args.table = problem.table.view();
   }
-  problem.k = normal_cache(c.dtype, {outer, inner, options.heads_kv, c.dim}, random);
-  problem.v = normal_cache(c.dtype, {outer, inner, options.heads_kv, c.dim_v}, random);
+  problem.k = normal_cache(c.dtype, {outer, inner, options.heads_kv, c.head_dim}, random);
+  problem.v = normal_cache(c.dtype, {outer, inner, options.heads_kv, c.dim_v()}, random);
   problem.lengths = Array(I32, {options.batch});
   const int64_t longest = options.max_cache_seqlen;
   for (int64_t b = 0; b < options.batch && longest > 0; ++b)
@@ -135,8 +135,8 @@ Problem make_problem(const DecodeOptions& options) {
   Problem problem;
   const DecodeConfig& c = problem.config = config_for(options);
   std::mt19937_64 random(options.seed);
-  problem.q = normal(c.dtype, {options.batch, options.heads, c.dim}, random);
-  problem.o = Array(c.dtype, {options.batch, options.heads, c.dim_v});
+  problem.q = normal(c.dtype, {options.batch, options.heads, c.head_dim}, random);
+  problem.o = Array(c.dtype, {options.batch, options.heads, c.dim_v()});
   make_cache(options, problem, random);
   choose_blocks(options, problem, random);
   DecodeArgs& args = problem.args;
@@ -194,7 +194,7 @@ bool check_results(const Problem& problem) {
   const DecodeReference reference = decode_reference(problem.config, problem.args);
   const DecodeConfig& c = problem.config;
   bool right = report("o against float64",
-                      compare(problem.o.values(), reference.o, c.dim_v, accuracy_rule(c.dtype)));
+                      compare(problem.o.values(), reference.o, c.dim_v(), accuracy_rule(c.dtype)));
   if (c.lse)
     right &= report("lse against float64",
                     compare(problem.lse.values(), reference.lse, 1, lse_accuracy_rule()));
@@ -213,7 +213,7 @@ void print_problem(const DecodeOptions& options, const Problem& problem, const D
   fmt::print("kernel   sparse_decode on {}\n", options.device->name());
   fmt::print("problem  {} {}, batch {}, heads {}/{}, cache {}, dim {}/{}, block {}{}, seed {}\n",
              options.form, name(c.dtype), options.batch, options.heads, options.heads_kv,
-             options.max_cache_seqlen, c.dim, c.dim_v, c.block,
+             options.max_cache_seqlen, c.head_dim, c.dim_v(), c.block,
              c.page ? fmt::format(", page {}", c.page) : "", options.seed);
   fmt::print(
       "density  {} of {} keys ({:.1f} %)\n", work.keys, dense.keys,
@@ -247,7 +247,7 @@ void measure_decode(const DecodeOptions& options) {
   bool right = check_results(problem);
   if (ratio_of(options) == 0)
     right &= report("o against dense",
-                    compare(problem.o.values(), dense_o.values(), problem.config.dim_v,
+                    compare(problem.o.values(), dense_o.values(), problem.config.dim_v(),
                             accuracy_rule(problem.config.dtype)));
   if (!right) throw UserError("the result does not agree");
 }

@@ -25,7 +25,7 @@ struct Job {
   std::function<Kernel(std::string_view target)> build;
 };
 
-// "block_sparse_attention causal=true dim=64": what differs from the defaults.
+// "block_sparse_attention causal=true head_dim=64": what differs from the defaults.
 std::string job_text(const KernelEntry& entry, const NamedTexts& settings) {
   std::string text = entry.name;
   for (const OptionInfo& option : entry.options)
@@ -125,7 +125,7 @@ void add_prebuild(CLI::App& app) {
       "by\n"
       "KILN_CACHE_DIR or, beside a cache of their own, KILN_CACHE_PATH.\n"
       "  kiln prebuild --arch sm_80,sm_90 --all --out image/kiln-cache\n"
-      "  kiln prebuild --arch sm_90 block_sparse_attention --set dim=64 --set causal=true");
+      "  kiln prebuild --arch sm_90 block_sparse_attention --set head_dim=64 --set causal=true");
   command->callback([options] { prebuild(*options); });
 }
 

@@ -25,8 +25,8 @@ int main() try {
   const BlockGrid grid = {.seq = 200, .seq_kv = 300, .causal = true};
   const Array mask = random_mask(1, 4, grid, 0.4, random());
 
-  const BlockSparseAttention attend = block_sparse_attention(
-      device("host"), {.dtype = F32, .dim = 64, .dim_v = 64, .causal = true});
+  const BlockSparseAttention attend =
+      block_sparse_attention(device("host"), {.dtype = F32, .head_dim = 64, .causal = true});
   const AttentionArgs args = {
       .q = q.view(), .k = k.view(), .v = v.view(), .o = o.view(), .mask = mask.view()};
   attend(args);
