@@ -175,7 +175,11 @@ SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_
                                       .blocks = blocks,
                                       .query_tiles = config.units(),
                                       .bytes = bytes});
-  const int64_t at_least = std::min(ceil_div(blocks, kMostListedBlocks), kMostSplits);
+  // Sequences may be shorter than the longest: pieces small enough that those left at the end are
+  // dealt out well, and large enough to be worth a merge.
+  constexpr int64_t kMostBytes = 2 << 20;
+  const int64_t pieces = std::max(ceil_div(blocks, kMostListedBlocks), ceil_div(bytes, kMostBytes));
+  const int64_t at_least = std::min(pieces, kMostSplits);
   const int64_t quota = ceil_div(blocks, args.splits.value_or(std::max(by_rule, at_least)));
   return {ceil_div(blocks, quota), quota};
 }

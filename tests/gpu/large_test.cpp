@@ -1,8 +1,11 @@
 // Tensors of more than 2^31 elements: offsets are 64-bit.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/sparse_decode/sparse_decode.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/support/on_device.h"
 
@@ -34,7 +37,75 @@ class LastHead {
   std::byte* data_ = nullptr;
 };
 
+// A tensor of many sequences in device memory; of all but the last nothing is ever written.
+class LastSequence {
+ public:
+  LastSequence(Device& device, DType dtype, Shape shape)
+      : device_(device),
+        all_(Memory::contiguous(nullptr, dtype, std::move(shape))),
+        last_(all_),
+        bytes_(static_cast<size_t>(count(all_.shape) / all_.shape[0]) * size_of(dtype)) {
+    const size_t before = bytes_ * static_cast<size_t>(all_.shape[0] - 1);
+    all_.data = device.allocate(before + bytes_);
+    last_.data = static_cast<std::byte*>(all_.data) + before;
+    last_.shape[0] = 1;
+  }
+  ~LastSequence() { device_.release(all_.data); }
+  LastSequence(const LastSequence&) = delete;
+
+  const Memory& all() const { return all_; }
+  const Memory& last() const { return last_; }
+  // Over and over; its length should divide nothing.
+  void fill(const Array& pattern) const {
+    for (size_t at = 0; at < bytes_; at += pattern.bytes())
+      device_.upload(static_cast<std::byte*>(last_.data) + at, pattern.data(),
+                     std::min(pattern.bytes(), bytes_ - at));
+  }
+  Array fetch() const {
+    Array copy(last_.dtype, last_.shape);
+    device_.download(copy.data(), last_.data, copy.bytes());
+    return copy;
+  }
+
+ private:
+  Device& device_;
+  Memory all_, last_;
+  size_t bytes_;
+};
+
 }  // namespace
+
+TEST_CASE("decode beyond 2^31 elements of keys gives the last sequence as alone", "[large]") {
+  Device& where = fast_device();
+  if (testing::uses_host_memory(where)) return;  // 10 GB: for a GPU's memory
+  const int64_t batch = 9, room = 131072, heads_kv = 8, dim = 256, blocks = room / 64;
+  const DecodeConfig config{.dtype = F16, .head_dim = dim, .group = 4, .block = 64, .lse = true};
+  const LastSequence q(where, F16, {batch, 32, dim}), k(where, F16, {batch, room, heads_kv, dim}),
+      v(where, F16, {batch, room, heads_kv, dim}), o(where, F16, {batch, 32, dim});
+  const LastSequence lengths(where, I32, {batch}), chosen(where, I32, {batch, heads_kv, 64}),
+      lse(where, F32, {batch, 32});
+  std::mt19937_64 random(run_seed());
+  std::normal_distribution<double> normal;
+  Array numbers(F16, {1000003}), list(I32, {heads_kv, 64}), length(I32, {1});
+  for (int64_t i = 0; i < numbers.size(); ++i) numbers.set(i, normal(random));
+  for (int64_t i = 0; i < list.size(); ++i)
+    list.set(i, static_cast<double>(random() % static_cast<uint64_t>(blocks)));
+  length.set(0, static_cast<double>(room - 17));
+  q.fill(numbers), k.fill(numbers), v.fill(numbers), chosen.fill(list), lengths.fill(length);
+
+  const SparseDecode decode = sparse_decode(where, config);
+  const auto run = [&](auto part) {
+    DecodeArgs args{part(q), part(k), part(v), part(o), part(lengths)};
+    args.chosen = part(chosen);
+    args.lse = part(lse);
+    args.batch_invariant = true;
+    decode(args);
+    return std::pair(o.fetch().values(), lse.fetch().values());
+  };
+  const auto alone = run([](const LastSequence& tensor) { return tensor.last(); });
+  CHECK(std::isfinite(alone.second[0]));
+  CHECK(run([](const LastSequence& tensor) { return tensor.all(); }) == alone);
+}
 
 TEST_CASE("keys and values beyond 2^31 elements give the rows of the same data alone", "[large]") {
   Device& where = fast_device();

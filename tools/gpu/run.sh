@@ -4,7 +4,7 @@
 #
 #     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer counters
 #                                   bench launch race late_sanitizer late_repeats; default: all
-#                                   calls beside_torch prebuilt: with what is said at each below
+#                                   calls beside_torch decode prebuilt: with what is said at each below
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -43,13 +43,16 @@ attend() {
 }
 
 sanitizer() {
-  local status=0 tool
+  local status=0 tool options
   for tool in memcheck racecheck synccheck; do
     echo "-- $tool"
-    KILN_TEST_PROGRAMS=0 compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 "$bundle/kiln" run \
-      block_sparse_attention --device cuda --heads 2 --seq 700 --density 0.4 --dim 64 --block 64 \
-      --causal --check 2>&1 | tail -4
-    [[ ${PIPESTATUS[0]} == 0 ]] || status=1
+    for options in "block_sparse_attention --heads 2 --seq 700 --density 0.4 --dim 64 --block 64 --causal" \
+      "sparse_decode --batch 3 --heads 8 --heads_kv 2 --max_cache_seqlen 3000 --sparse_ratio 0.5" \
+      "sparse_decode --batch 3 --heads 8 --heads_kv 2 --max_cache_seqlen 3000 --form paged"; do
+      compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 "$bundle/kiln" run \
+        $options --device cuda --check 2>&1 | tail -4
+      [[ ${PIPESTATUS[0]} == 0 ]] || status=1
+    done
     compute-sanitizer --target-processes all --tool $tool --error-exitcode 9 bash "$bundle/gpu_tests" --differential \
       --programs 20 --seed 7 --serial 2>&1 | tail -4
     [[ ${PIPESTATUS[0]} == 0 ]] || status=1
@@ -98,6 +101,13 @@ beside_torch() {
   python3 -B tests/gpu/beside_torch.py "${KILN_BESIDE:-build/kiln-beside}/libkiln_beside_torch.so"
 }
 
+# Sparse decode beside the Triton peer: build/kiln-beside as above; KILN_PEERS: a folder with
+# peer_decode.py.
+decode() {
+  python3 -B tests/gpu/decode_beside_peers.py "${KILN_BESIDE:-build/kiln-beside}/libkiln_beside_torch.so" \
+    "${KILN_PEERS:-build/peers}"
+}
+
 # build/kiln-prebuilt: `KILN_PTXAS=$(which ptxas) kiln prebuild --arch sm_90 --out build/kiln-prebuilt
 # block_sparse_attention --set head_dim=64 --set block=64`. A machine without a ptxas
 # uses what is there, writes nothing into it, and compiles nothing itself.
@@ -135,6 +145,7 @@ for name in "${chosen[@]}"; do
     race) lines=60 part race 400 race ;;
     calls) lines=60 part calls 300 calls ;;
     beside_torch) part beside_torch 300 beside_torch ;;
+    decode) lines=60 part decode 300 decode ;;
     prebuilt) part prebuilt 120 prebuilt ;;
     launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
