@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "codegen/nvptx_copy_impl.h"
+#include "codegen/nvptx_fp8_impl.h"
 #include "codegen/nvptx_ops_impl.h"
 #include "ir/layout/fragments.h"
 #include "ir/layout/reshape.h"
@@ -47,7 +48,8 @@ Spread spread(Emitter& e, const Shape& shape, std::span<const Place* const> plac
   return result;
 }
 
-// A copy on its way. Where nothing is converted, elements move as the bits they are.
+// A copy on its way. Where nothing is converted, elements move as the bits they are; fp8 becomes
+// halves a word at a time.
 struct Transfer {
   Transfer(const Place& from, const Place& to, const Scalar& pad, bool async)
       : from(from), to(to), pad(pad), async(async) {}
@@ -64,8 +66,11 @@ struct Transfer {
     const int64_t bytes = static_cast<int64_t>(size_of(from.dtype)) * width;
     return bytes % 4 == 0 ? U32 : bytes == 2 ? U16 : U8;
   }
+  bool widens_words(const Emitter& e, int64_t width) const {
+    return width % 4 == 0 && has_fp8_words(e.b, from.dtype, to.dtype);
+  }
   Val read(Emitter& e, Val pointer, Val condition, int64_t width) const {
-    if (!as_bits())
+    if (!as_bits() && !widens_words(e, width))
       return read_at(e, from, pointer, condition, static_cast<int>(width), e.b.constant(pad));
     Place place;
     place.space = from.space;
@@ -79,6 +84,10 @@ struct Transfer {
   void write(Emitter& e, Val pointer, Val value, Val condition, int64_t width) const {
     Place place;
     place.space = to.space;
+    if (widens_words(e, width)) {
+      place.dtype = U32;
+      return write_at(e, place, pointer, value, condition, 2 * units(width));
+    }
     place.dtype = as_bits() ? unit(width) : to.dtype;
     write_at(e, place, pointer, value, condition,
              as_bits() ? units(width) : static_cast<int>(width));
@@ -89,6 +98,12 @@ struct Transfer {
   }
   Val converted(Emitter& e, Val value, int64_t width) const {
     if (as_bits()) return value;
+    if (widens_words(e, width)) {
+      Values words;
+      for (Val word : elements_of(e.b, value, units(width)))
+        for (Val pair : fp8_word_to_halves(e.b, word, from.dtype, to.dtype)) words.push_back(pair);
+      return vector_of(e.b, words);
+    }
     Values elements = elements_of(e.b, value, width);
     for (Val& element : elements) element = cast(e.b, element, from.dtype, to.dtype);
     return vector_of(e.b, elements);

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "codegen/nvptx_ops_impl.h"
+
 namespace kiln::nvptx {
 namespace {
 
@@ -88,6 +90,31 @@ Val fp8_to_f32(Builder& b, Val value, DType from) {
   if (b.target.capability < kFirstWithFp8) return e4m3_by_integers(b, value);
   Val pair = b.call(I::nvvm_e4m3x2_to_f16x2_rn, {ir.CreateZExt(value, ir.getInt16Ty())});
   return ir.CreateFPExt(ir.CreateExtractElement(pair, b.i32(0)), ir.getFloatTy());
+}
+
+bool has_fp8_words(const Builder& b, DType from, DType to) {
+  return b.target.capability >= kFirstWithFp8 && (from == E4M3 || from == E5M2) &&
+         (to == F16 || to == BF16);
+}
+
+std::array<Val, 2> fp8_word_to_halves(Builder& b, Val word, DType from, DType to) {
+  auto& ir = b.ir;
+  const auto convert =
+      from == E4M3 ? I::nvvm_e4m3x2_to_f16x2_rn : I::nvvm_e5m2x2_to_f16x2_rn;
+  std::array<Val, 2> words;
+  for (uint64_t half = 0; half < 2; ++half) {
+    Val two = ir.CreateTrunc(ir.CreateLShr(word, b.i32(half == 0 ? 0 : 16)), ir.getInt16Ty());
+    Val pair = b.call(convert, {two});
+    if (to == F16) {
+      words[half] = ir.CreateBitCast(pair, ir.getInt32Ty());
+      continue;
+    }
+    const auto wide = [&](uint64_t i) {
+      return ir.CreateFPExt(ir.CreateExtractElement(pair, i), ir.getFloatTy());
+    };
+    words[half] = pack_rounded(b, wide(0), wide(1), BF16);
+  }
+  return words;
 }
 
 }  // namespace kiln::nvptx

@@ -51,6 +51,7 @@ constexpr Requirement kAllowed[] = {
     {I::nvvm_ff2bf16x2_rn},
     {I::nvvm_ff2f16x2_rn},
     {I::nvvm_e4m3x2_to_f16x2_rn, 89, 81},
+    {I::nvvm_e5m2x2_to_f16x2_rn, 89, 81},
     {I::nvvm_ff_to_e4m3x2_rn, 89, 81},
     {I::nvvm_ff_to_e5m2x2_rn, 89, 81},
     // Threads.

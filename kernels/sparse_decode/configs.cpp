@@ -65,7 +65,9 @@ DecodeConfig validated(DecodeConfig config) {
   if (config.threads < 0 || config.threads > 1024 || config.threads % 32)
     throw UserError(
         fmt::format("threads: expected 0 or a multiple of 32 up to 1024, got {}", config.threads));
-  if (!config.stages) config.stages = std::clamp<int64_t>(kStagedBytes / config.tile_bytes(), 2, 8);
+  // A tile in q's dtype needs as much again.
+  const int64_t staged = config.fp8_cache ? kStagedBytes / 2 : kStagedBytes;
+  if (!config.stages) config.stages = std::clamp<int64_t>(staged / config.tile_bytes(), 2, 8);
   // Two warps for a tile of 16 rows: fewer wait for each other. Measured (docs/performance.md).
   const int64_t rows = config.rows();
   const bool large = rows > 64 || rows * config.dim_v() > 64 * 128;  // of results, in registers

@@ -157,20 +157,13 @@ class Reading {
   std::optional<Expr> count_;
 };
 
-// A tile of the cache, and in q's dtype where that is another.
-struct CacheTile {
-  Tile stored;
-  std::optional<Tile> wide;
-
-  CacheTile(const DecodeConfig& c, int64_t width)
-      : stored(alloc_shared({c.tile(), width}, c.cache())) {
-    if (c.fp8_cache) wide.emplace(alloc_shared({c.tile(), width}, c.dtype));
-  }
-  const Tile& operand() const {
-    if (wide) copy(stored, *wide);
-    return wide ? *wide : stored;
-  }
-};
+// A tile of the cache in q's dtype: itself, or a copy that lives for a moment.
+Tile operand(const DecodeConfig& c, const Tile& stored) {
+  if (!c.fp8_cache) return stored;
+  Tile wide = alloc_shared({stored.shape()[0], stored.shape()[1]}, c.dtype);
+  copy(stored, wide);
+  return wide;
+}
 
 // Ends the run in an error where lengths or the page table are not what they must be.
 void check_sequence(const Interface& t, const Expr& b) {
@@ -261,7 +254,8 @@ void read_splits(const Interface& t) {
   if (c.checked) when(split == 0 && unit.index == 0, [&] { check_sequence(t, b); });
 
   Tile queries = alloc_shared({rows, c.head_dim}, c.dtype);
-  const CacheTile keys(c, c.head_dim), values(c, c.dim_v());
+  Tile keys = alloc_shared({c.tile(), c.head_dim}, c.cache()),
+       values = alloc_shared({c.tile(), c.dim_v()}, c.cache());
   Tile s = alloc_fragment({rows, c.tile()}, F32), p = alloc_fragment({rows, c.tile()}, c.dtype);
   Tile acc = alloc_fragment({rows, c.dim_v()}, F32), lse = alloc_fragment({rows}, F32);
 
@@ -275,10 +269,10 @@ void read_splits(const Interface& t) {
   const Reading reading(t, unit, visible, split);
   const Tile q = in_registers(queries);
   reading.each_tile([&](const Expr& first) {
-    reading.load(t.k, first, keys.stored);
-    reading.load(t.v, first, values.stored);
-    gemm(q, keys.operand(), s, {.transpose_b = true, .clear = true});
-    const Tile& v = values.operand();
+    reading.load(t.k, first, keys);
+    reading.load(t.v, first, values);
+    gemm(q, operand(c, keys), s, {.transpose_b = true, .clear = true});
+    const Tile v = operand(c, values);
     mask_edges(visible, first, s, v);
     softmax.step(s, p, acc);
     gemm(p, v, acc);

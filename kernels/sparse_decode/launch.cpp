@@ -22,8 +22,8 @@ int64_t invariant_quota(const DecodeConfig& config) {
 // fewer.
 int64_t resident_blocks(const DecodeConfig& config) {
   constexpr int64_t kShared = 216 << 10;  // bytes of a multiprocessor, but for small tiles
-  const int64_t widened = config.fp8_cache ? 2 * config.tile_bytes() : 0;
-  const int64_t fit = kShared / (config.stages * config.tile_bytes() + widened);
+  const int64_t tiles = config.stages + (config.fp8_cache ? 1 : 0);  // one in q's dtype
+  const int64_t fit = kShared / (tiles * config.tile_bytes());
   return std::clamp<int64_t>(fit, 1, config.threads <= 64 ? 3 : 2);
 }
 
