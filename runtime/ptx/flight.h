@@ -18,6 +18,7 @@ struct Wgmma {
   bool adds;      // to the accumulators
   uint32_t group;
   bool done;  // computed already
+  uint64_t due = 0;  // by the clock
 };
 
 // PTX ISA, "Asynchronous warpgroup level matrix instructions". Registers are slots of a warp.

@@ -90,7 +90,9 @@ class Run {
     work(blocks);
     for (std::thread& thread : others) thread.join();
     if (failure_) std::rethrow_exception(failure_);
-    return finish();
+    Report report = finish();
+    report.timeline = std::move(timeline_);
+    return report;
   }
 
  private:
@@ -109,6 +111,7 @@ class Run {
         if (between) between->begin(at);
         try {
           block.run(grid_.options.only_block.value_or(grid_.block_at(at)));
+          if (block.clock) timeline_ = block.clock->take();  // there is but one block
         } catch (Fault& fault) {
           block.findings.push_back(std::move(fault.finding));
           faulted = at;
@@ -189,6 +192,7 @@ class Run {
   std::exception_ptr failure_;
   std::vector<InstructionProfile> profile_;
   std::vector<Found> found_;
+  Timeline timeline_;
   uint64_t last_ = kNone;                             // block that counts
   std::vector<std::unique_ptr<GridShadow>> between_;  // of each host thread
 };
@@ -213,6 +217,8 @@ Report launch(const Program& program, std::string_view name, Dim3 grid, Dim3 blo
   if (const auto& only = options.only_block;
       only && (only->x >= grid.x || only->y >= grid.y || only->z >= grid.z))
     throw Error("the only block to run is outside of the grid");
+  if (options.timeline && !options.only_block && uint64_t{grid.x} * grid.y * grid.z > 1)
+    throw Error("a timeline is one block's: run one block alone (Options::only_block)");
   uint64_t begin = kSharedBase + entry.static_shared;
   begin = (begin + entry.shared_alignment - 1) / entry.shared_alignment * entry.shared_alignment;
   uint64_t end = dynamic_shared > 0 ? begin + dynamic_shared : kSharedBase + entry.static_shared;

@@ -74,12 +74,43 @@ enum class AsyncMode : uint8_t {
   Random,    // at some moment between, as Options::seed says
 };
 
+// What goes on for some clocks of a block's timeline.
+struct Interval {
+  enum class Kind : uint8_t {
+    Issues,         // the warp goes on without a wait; lines of PTX, first and last issued
+    WaitBarrier,    // bar.sync
+    WaitMbarrier,   // a phase
+    WaitProducts,   // wgmma.wait_group
+    WaitCopies,     // cp.async.bulk.wait_group, cp.async.wait_group
+    Product,        // wgmma in the tensor cores of the warp's quarter
+    Copy,           // a bulk copy under way, begun by the warp
+  };
+  Kind kind;
+  uint32_t warp;
+  uint64_t begin, end;  // clocks
+  int first_line, last_line;
+};
+std::string_view name(Interval::Kind kind);
+
+// Of one block that has a multiprocessor for itself, by the costs of clock.cpp: an estimate.
+struct Timeline {
+  uint64_t clocks = 0;         // until the last warp has left
+  uint64_t tensor_clocks = 0;  // of wgmma, over the four quarters
+  uint32_t warps = 0;
+  std::vector<Interval> intervals;  // by begin
+  // Of the tensor cores, 0 to 1.
+  double tensor_share() const {
+    return clocks == 0 ? 0 : static_cast<double>(tensor_clocks) / (4.0 * static_cast<double>(clocks));
+  }
+};
+
 struct Options {
   AsyncMode async = AsyncMode::AtIssue;
   uint64_t seed = 1;
   bool check_races = true;                        // within a block, and between blocks
   bool check_uninitialized = true;                // shared memory and registers
   std::optional<Dim3> only_block;                 // run this block alone
+  bool timeline = false;                          // Report::timeline; of one block only
   int threads = 0;                                // of the host; 0: one a core
   uint64_t max_instructions = uint64_t{1} << 32;  // of the warps of one block
   size_t max_findings = 32;
@@ -145,6 +176,7 @@ struct Report {
   std::vector<Finding> findings;  // by block, then as found
   Counters counters;
   std::vector<LineProfile> lines;  // of the instructions that ran, by PTX line
+  Timeline timeline;               // if Options asks for one
 };
 
 // Runs a grid. A finding that leaves nothing to go on with (out of bounds, deadlock, …) ends its
