@@ -46,14 +46,23 @@ void add(ptx::LineProfile& sum, const ptx::LineProfile& line) {
   sum.sectors += line.sectors;
 }
 
-// "ld.shared" of "ld.shared.v4.b32", "cp.async" of "cp.async.cg.shared.global", "mul" of "mul.f32".
+// "ld.shared" of "ld.shared.v4.b32", "cp.async" of "cp.async.cg.shared.global", "mul" of "mul.f32",
+// "wgmma" of "wgmma.mma_async.…", "cp.async.bulk.load" of all bulk copies into shared memory.
 std::string class_of(const std::string& instruction) {
-  const std::string name = instruction.substr(0, instruction.find('.'));
-  if (name == "cp")  // its groups are no copies
-    return instruction.find(".global") == instruction.npos ? instruction : "cp.async";
-  if (instruction.starts_with("bar.warp")) return "bar.warp";
+  const auto has = [&](const char* part) { return instruction.find(part) != instruction.npos; };
+  const size_t first = instruction.find('.');
+  const std::string name = instruction.substr(0, first);
+  if (name == "cp") {
+    if (!has(".global")) return instruction;  // groups, which are no copies
+    if (!has(".bulk")) return "cp.async";
+    const bool stores = instruction.find(".global") < instruction.find(".shared");
+    return name + (has("reduce") ? ".reduce" : "") + ".async.bulk" + (stores ? ".store" : ".load");
+  }
+  if (has("wgmma.mma_async")) return name;
+  if (name == "wgmma" || name == "mbarrier" || name == "fence" || has("bar.warp"))
+    return instruction.substr(0, instruction.find('.', first + 1));
   for (const char* space : {".global", ".shared", ".local", ".param", ".const"})
-    if (instruction.find(space) != instruction.npos) return name + space;
+    if (has(space)) return name + space;
   return name;
 }
 
