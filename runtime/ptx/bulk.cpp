@@ -34,7 +34,8 @@ uint64_t BulkCopies::due(const BulkCopy& copy) {
   if (copy.way == BulkCopy::Way::Arrive) return block_.clock->small_copy(warp.index);
   uint64_t bytes = 0;
   for (const BulkPiece& piece : copy.pieces) bytes += piece.bytes;
-  return block_.clock->copy(warp.index, warp.instruction(), bytes);
+  const bool load = copy.way == BulkCopy::Way::Load;
+  return block_.clock->copy(warp.index, warp.instruction(), load, load ? copy.mbarrier : 0, bytes);
 }
 
 void BulkCopies::load(BulkCopy& copy) {

@@ -91,7 +91,8 @@ void Flight::begin(Warp& warp, const Wgmma& wgmma) {
   pending_.push_back(wgmma);
   Block& block = warp.block();
   if (block.clock)
-    pending_.back().due = block.clock->product(warp.index, *wgmma.in, columns_of(*wgmma.in));
+    pending_.back().due = block.clock->product(warp.index, *wgmma.in, columns_of(*wgmma.in),
+                                               a_in_registers(*wgmma.in));
   const AsyncMode mode = block.grid.options.async;
   if (mode == AsyncMode::AtIssue || (mode == AsyncMode::Random && block.chance()))
     compute(warp, pending_.size());

@@ -57,5 +57,6 @@ class Flight {
 // wgmma.cpp
 void multiply(Warp& warp, const Wgmma& wgmma);
 int columns_of(const Instruction& wgmma);
+bool a_in_registers(const Instruction& wgmma);
 
 }  // namespace kiln::ptx

@@ -126,7 +126,7 @@ void Mbarriers::complete_if_done(Mbarrier& barrier) {
 
 void Mbarriers::see(Warp& warp, Mbarrier& barrier, bool acquires) {
   if (acquires) block_.clocks.acquire(warp.index, barrier.complete);
-  warp.wait_until(barrier.completed, Interval::Kind::WaitMbarrier);
+  warp.wait_until(barrier.completed, Interval::Kind::WaitMbarrier, barrier.address);
   barrier.polls = 0;
   int64_t& seen = barrier.seen[warp.index];
   if (seen >= 0 && barrier.phases > seen + 1)

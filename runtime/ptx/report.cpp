@@ -31,18 +31,6 @@ Error::Error(const std::string& message, int line)
     : std::runtime_error(line > 0 ? fmt::format("PTX line {}: {}", line, message) : message),
       line_(line) {}
 
-std::string_view name(Interval::Kind kind) {
-  switch (kind) {
-    case Interval::Kind::Issues: return "issues";
-    case Interval::Kind::WaitBarrier: return "waits at a barrier";
-    case Interval::Kind::WaitMbarrier: return "waits at an mbarrier";
-    case Interval::Kind::WaitProducts: return "waits for products";
-    case Interval::Kind::WaitCopies: return "waits for copies";
-    case Interval::Kind::Product: return "product";
-    default: return "copy";
-  }
-}
-
 std::string_view name(FindingKind kind) {
   return kKinds[static_cast<size_t>(kind)];
 }

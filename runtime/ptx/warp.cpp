@@ -207,8 +207,8 @@ const Instruction& Warp::instruction() const {
   return block_.grid.entry.code[static_cast<size_t>(position_)];
 }
 
-void Warp::wait_until(uint64_t clock, Interval::Kind what) {
-  if (block_.clock) block_.clock->wait(index, clock, what, instruction());
+void Warp::wait_until(uint64_t clock, Interval::Kind what, uint64_t mbarrier) {
+  if (block_.clock) block_.clock->wait(index, clock, what, instruction(), mbarrier);
 }
 
 void Warp::branch(const Instruction& in, uint32_t lanes) {

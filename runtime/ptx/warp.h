@@ -128,8 +128,9 @@ class Warp {
   void report_at(int32_t position, Finding finding);  // about another instruction
   std::string thread_name(int lane) const;
   int32_t position() const { return position_; }
-  const Instruction& instruction() const;                  // that runs
-  void wait_until(uint64_t clock, Interval::Kind what);  // by the clock, if there is one
+  const Instruction& instruction() const;  // that runs
+  // By the clock, if there is one.
+  void wait_until(uint64_t clock, Interval::Kind what, uint64_t mbarrier = 0);
 
   Block& block() { return block_; }
   InstructionProfile& profile();
