@@ -33,7 +33,9 @@ void Block::run(Dim3 at) {
             1;
   for (Barrier& barrier : barriers_) barrier = Barrier{};
   for (auto& warp : warps_) warp->reset();
-  if (grid.options.timeline) clock.emplace(grid.entry, at, static_cast<uint32_t>(warps_.size()));
+  clock.reset();
+  if (grid.options.timeline == at)
+    clock.emplace(grid.entry, at, static_cast<uint32_t>(warps_.size()));
 
   for (;;) {
     const bool any = take_turns();

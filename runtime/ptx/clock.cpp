@@ -1,9 +1,10 @@
-// The costs of a multiprocessor of compute capability 9.0, in its clocks. None is fitted to a kernel.
+// The costs of a multiprocessor of compute capability 9.0, in its clocks. None is fitted to a
+// kernel.
 //
 // Throughputs are of one of its quarters, which issues an instruction a clock: CUDA C++ Programming
-// Guide, "Arithmetic Instructions". What is called measured was, on an H200, by loops of one kind of
-// instruction and of two kinds side by side. Latencies are those that published microbenchmarks of
-// Volta to Hopper agree on to within a few clocks; those of memory are for the L2 cache.
+// Guide, "Arithmetic Instructions". What is called measured was, on an H200, by loops of one kind
+// of instruction and of two kinds side by side. Latencies are those that published microbenchmarks
+// of Volta to Hopper agree on to within a few clocks; those of memory are for the L2 cache.
 #include "runtime/ptx/clock.h"
 
 #include <algorithm>
@@ -16,16 +17,16 @@
 namespace kiln::ptx {
 namespace {
 
-constexpr uint64_t kFloat = 4;         // f32 fma, add, mul: latency; 32 lanes a clock
-constexpr uint64_t kInteger = 6;       // integers, logic, comparisons, min, max, conversions
-constexpr uint64_t kIntegerPipe = 2;   // 16 lanes a clock
-constexpr uint64_t kSpecial = 22;      // ex2, rcp, …
-constexpr uint64_t kSpecialPipe = 8;   // 4 lanes a clock
-constexpr uint64_t kExchange = 24;     // shfl, vote, redux; one warp a clock of all four quarters
-constexpr uint64_t kShared = 30;       // loads, and what mbarriers answer
+constexpr uint64_t kFloat = 4;        // f32 fma, add, mul: latency; 32 lanes a clock
+constexpr uint64_t kInteger = 6;      // integers, logic, comparisons, min, max, conversions
+constexpr uint64_t kIntegerPipe = 2;  // 16 lanes a clock
+constexpr uint64_t kSpecial = 22;     // ex2, rcp, …
+constexpr uint64_t kSpecialPipe = 8;  // 4 lanes a clock
+constexpr uint64_t kExchange = 24;    // shfl, vote, redux; one warp a clock of all four quarters
+constexpr uint64_t kShared = 30;      // loads, and what mbarriers answer
 constexpr uint64_t kGlobal = 500;
 constexpr uint64_t kAtomic = 700;
-constexpr uint64_t kArrival = 20;      // until a warp that waits for it goes on: within one quarter
+constexpr uint64_t kArrival = 20;  // until a warp that waits for it goes on: within one quarter
 
 // While products run, their operands take the ports of the register file: ex2 alone then takes 10.7
 // clocks, not 8; ex2 with its fma, add and conversion 11.2, not 8.4 (measured). Both are 4/3.
@@ -57,7 +58,9 @@ bool has(const Instruction& in, std::string_view modifier) {
 
 Clock::Pipe Clock::pipe_of(const Instruction& in) {
   const std::string_view opcode = in.source->opcode;
-  if (is_one_of(opcode, {"mov", "cvta", "bar.warp"})) return Pipe::None;  // ptxas renames registers
+  // ptxas renames registers; a constant is an operand of what uses it.
+  if (is_one_of(opcode, {"mov", "cvta"}) || in.space == Space::Param || in.space == Space::Const)
+    return Pipe::None;
   if (is_one_of(opcode, {"ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"}))
     return Pipe::Special;
   if (is_one_of(opcode, {"shfl", "vote", "redux", "match", "activemask"})) return Pipe::Exchange;
@@ -72,10 +75,12 @@ Clock::Pipe Clock::pipe_of(const Instruction& in) {
 }
 
 Clock::Cost Clock::cost_of(const Instruction& in) {
-  const bool ordered = in.flow != Flow::Next ||
-                       is_one_of(in.source->opcode, {"st", "stmatrix", "wgmma", "cp", "mbarrier",
-                                                     "fence", "setmaxnreg", "red", "membar"});
-  return {pipe_of(in), ordered, in.source->opcode == "wgmma" && has(in, "fence")};
+  const std::string_view opcode = in.source->opcode;
+  const bool begins = is_one_of(opcode, {"wgmma", "cp", "fence", "membar", "setmaxnreg"}) ||
+                      (in.flow != Flow::Next && in.flow != Flow::Wait);
+  const bool ordered =
+      begins || is_one_of(opcode, {"st", "stmatrix", "mbarrier", "red"}) || in.flow == Flow::Wait;
+  return {begins ? Pipe::None : pipe_of(in), ordered, opcode == "wgmma" && has(in, "fence")};
 }
 
 Clock::Clock(const Entry& entry, Dim3 block, uint32_t warps)
@@ -93,7 +98,8 @@ Clock::Clock(const Entry& entry, Dim3 block, uint32_t warps)
 uint64_t Calendar::take(uint64_t from, uint64_t time) {
   auto next = taken_.upper_bound(from);
   if (next != taken_.begin()) from = std::max(from, std::prev(next)->second);
-  for (; next != taken_.end() && next->first < from + time; ++next) from = std::max(from, next->second);
+  for (; next != taken_.end() && next->first < from + time; ++next)
+    from = std::max(from, next->second);
   const auto here = taken_.try_emplace(next, from, from + time);
   if (here != taken_.begin() && std::prev(here)->second == from) {
     std::prev(here)->second = from + time;
@@ -122,7 +128,7 @@ void Clock::set_ready(WarpClock& warp, const Instruction& in, uint64_t at) {
   }
 }
 
-void Clock::issue(uint32_t index, const Instruction& in) {
+void Clock::issue(uint32_t index, const Instruction& in, bool runs) {
   WarpClock& warp = warps_[index];
   Part& part = parts_[index % kParts];
   const Cost cost = costs_[static_cast<size_t>(&in - code_)];
@@ -143,8 +149,9 @@ void Clock::issue(uint32_t index, const Instruction& in) {
   const auto through = [&](Calendar& thirds, uint64_t clocks) {
     begin = (thirds.take(3 * begin, clocks * (part.tensor > begin ? kBusy : kIdle)) + 2) / 3;
   };
-  uint64_t latency = kFloat;
-  switch (cost.pipe) {
+  uint64_t latency = 0;
+  switch (runs ? cost.pipe : Pipe::None) {
+    case Pipe::Float: latency = kFloat; break;
     case Pipe::Special: through(part.special, kSpecialPipe), latency = kSpecial; break;
     case Pipe::Integer: through(part.integer, kIntegerPipe), latency = kInteger; break;
     case Pipe::Exchange:
@@ -158,7 +165,7 @@ void Clock::issue(uint32_t index, const Instruction& in) {
   }
   warp.issued = std::max(warp.issued, begin);
   if (latency < kGlobal) warp.done = std::max(warp.done, begin + latency);
-  set_ready(warp, in, begin + latency);
+  if (runs) set_ready(warp, in, begin + latency);
 }
 
 void Clock::add(Interval interval, const Instruction& in) {

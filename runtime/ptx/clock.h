@@ -1,11 +1,12 @@
-// A simple clock for one block that has a multiprocessor for itself: when its warps issue, when what
-// they begin is done, what they wait for. Good enough to tell which of two schedules is faster, and
-// why; no simulator of the hardware.
+// A simple clock for one block that has a multiprocessor for itself: when its warps issue, when
+// what they begin is done, what they wait for. Good enough to tell which of two schedules is
+// faster, and why; no simulator of the hardware.
 //
 // A warp issues in order, and ptxas has ordered straight-line code well: up to the next instruction
-// that it may not move (a wait, a branch, a store, a product, …) each takes one turn to issue, runs as
-// soon as its operands and its pipe are there, and holds up those alone that need its result. The one
-// that may not be moved comes when all before it have begun; wgmma.fence when their results are there.
+// that it may not move (a wait, a branch, a store, a product, …) each takes one turn to issue, runs
+// as soon as its operands and its pipe are there, and holds up those alone that need its result.
+// The one that may not be moved comes when all before it have begun; wgmma.fence when their results
+// are there.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ class Clock {
  public:
   Clock(const Entry& entry, Dim3 block, uint32_t warps);
 
-  // Of an instruction that is about to run.
-  void issue(uint32_t warp, const Instruction& in);
+  // Of an instruction that is about to run, or that its predicate turns off for all lanes.
+  void issue(uint32_t warp, const Instruction& in, bool runs);
   uint64_t next(uint32_t warp) const { return warps_[warp].next; }  // when it can issue again
   // The warp cannot go on before `until`; because of that mbarrier, if it is one.
   void wait(uint32_t warp, uint64_t until, Interval::Kind what, const Instruction& in,
@@ -49,9 +50,9 @@ class Clock {
 
  private:
   struct WarpClock {
-    uint64_t now = 0, next = 0;            // when the last instruction was issued; the next can be
-    uint64_t issued = 0, done = 0;         // when all have begun; when their results are there
-    uint64_t busy_since = 0;               // began to issue without a wait
+    uint64_t now = 0, next = 0;     // when the last instruction was issued; the next can be
+    uint64_t issued = 0, done = 0;  // when all have begun; when their results are there
+    uint64_t busy_since = 0;        // began to issue without a wait
     int32_t first_line = 0, last_line = 0;
     std::vector<uint64_t> ready;  // by slot
     std::vector<uint64_t> predicate_ready;

@@ -111,8 +111,7 @@ void Flight::wait(Warp& warp, uint32_t open) {
                                 [&](const Wgmma& wgmma) { return wgmma.group >= until; });
   const auto count = static_cast<size_t>(end - pending_.begin());
   compute(warp, count);
-  for (size_t i = 0; i < count; ++i)
-    warp.wait_until(pending_[i].due, Interval::Kind::WaitProducts);
+  for (size_t i = 0; i < count; ++i) warp.wait_until(pending_[i].due, Interval::Kind::WaitProducts);
   warp.profile().completed += count;
   pending_.erase(pending_.begin(), end);
   retired_ = until;

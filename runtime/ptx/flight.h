@@ -17,7 +17,7 @@ struct Wgmma {
   uint64_t a, b;  // descriptors; a only if it is in shared memory
   bool adds;      // to the accumulators
   uint32_t group;
-  bool done;  // computed already
+  bool done;         // computed already
   uint64_t due = 0;  // by the clock
 };
 

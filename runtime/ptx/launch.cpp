@@ -111,7 +111,7 @@ class Run {
         if (between) between->begin(at);
         try {
           block.run(grid_.options.only_block.value_or(grid_.block_at(at)));
-          if (block.clock) timeline_ = block.clock->take();  // there is but one block
+          if (block.clock) timeline_ = block.clock->take();  // of one block at most
         } catch (Fault& fault) {
           block.findings.push_back(std::move(fault.finding));
           faulted = at;
@@ -217,8 +217,10 @@ Report launch(const Program& program, std::string_view name, Dim3 grid, Dim3 blo
   if (const auto& only = options.only_block;
       only && (only->x >= grid.x || only->y >= grid.y || only->z >= grid.z))
     throw Error("the only block to run is outside of the grid");
-  if (options.timeline && !options.only_block && uint64_t{grid.x} * grid.y * grid.z > 1)
-    throw Error("a timeline is one block's: run one block alone (Options::only_block)");
+  if (const auto& at = options.timeline;
+      at && (at->x >= grid.x || at->y >= grid.y || at->z >= grid.z ||
+             options.only_block.value_or(*at) != *at))
+    throw Error("the block of the timeline is none of those that run");
   uint64_t begin = kSharedBase + entry.static_shared;
   begin = (begin + entry.shared_alignment - 1) / entry.shared_alignment * entry.shared_alignment;
   uint64_t end = dynamic_shared > 0 ? begin + dynamic_shared : kSharedBase + entry.static_shared;

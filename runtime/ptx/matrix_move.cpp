@@ -28,9 +28,9 @@ void place(Matrix& m, int lane, bool transposed, uint32_t value) {
   (transposed ? m[c + 1][r] : m[r][c + 1]) = static_cast<uint16_t>(value >> 16);
 }
 
-// Who accesses a row is not the lane that names its address, but those that hold it: "a group of four
-// consecutive threads loads 16 bytes" (PTX ISA, ldmatrix), each its own elements, a column if the matrix is
-// transposed.
+// Who accesses a row is not the lane that names its address, but those that hold it: "a group of
+// four consecutive threads loads 16 bytes" (PTX ISA, ldmatrix), each its own elements, a column if
+// the matrix is transposed.
 void note_row(Access access, int row, bool transposed, uint64_t address, std::byte* place,
               const std::byte* value = nullptr) {
   const int step = transposed ? 2 : 4;  // bytes that one lane has
@@ -77,7 +77,8 @@ void stmatrix(Warp& warp, const Instruction& in, uint32_t mask) {
     for (int row = 0; row < 8; ++row) {
       int lane = 8 * j + row;
       std::byte* to = rows.find(lane, addresses[lane]);
-      note_row(rows, row, in.a != 0, addresses[lane], to, reinterpret_cast<const std::byte*>(m[row]));
+      note_row(rows, row, in.a != 0, addresses[lane], to,
+               reinterpret_cast<const std::byte*>(m[row]));
       std::memcpy(to, m[row], kRowBytes);
     }
   }

@@ -88,9 +88,9 @@ struct Interval {
   };
   Kind kind;
   uint32_t warp;
-  uint64_t begin, end;      // clocks
-  uint64_t mbarrier = 0;    // shared address, of a load and of a wait; or 0
-  uint64_t bytes = 0;       // of a copy
+  uint64_t begin, end;                // clocks
+  uint64_t mbarrier = 0;              // shared address, of a load and of a wait; or 0
+  uint64_t bytes = 0;                 // of a copy
   int first_line = 0, last_line = 0;  // of PTX; of Issue the first and the last one issued
 };
 std::string_view name(Interval::Kind kind);
@@ -105,13 +105,12 @@ struct Timeline {
   std::vector<Interval> intervals;  // by begin
   // How much of the tensor cores' time had a product, 0 to 1.
   double tensor_share() const {
-    return clocks == 0 ? 0
-                       : static_cast<double>(tensor_clocks) / (4 * static_cast<double>(clocks));
+    return clocks == 0 ? 0 : static_cast<double>(tensor_clocks) / (4 * static_cast<double>(clocks));
   }
 };
-// As JSON that chrome://tracing and ui.perfetto.dev show (Trace Event Format, complete events): a row
-// a warp with its waits, a row a quarter of the tensor cores, a row a stage — an mbarrier that counts
-// copies — with its loads. A clock is shown as a microsecond.
+// As JSON that chrome://tracing and ui.perfetto.dev show (Trace Event Format, complete events): a
+// row a warp with its waits, a row a quarter of the tensor cores, a row a stage — an mbarrier that
+// counts copies — with its loads. A clock is shown as a microsecond.
 std::string trace_events(const Timeline& timeline);
 
 struct Options {
@@ -120,7 +119,7 @@ struct Options {
   bool check_races = true;                        // within a block, and between blocks
   bool check_uninitialized = true;                // shared memory and registers
   std::optional<Dim3> only_block;                 // run this block alone
-  bool timeline = false;                          // Report::timeline; one block must run alone
+  std::optional<Dim3> timeline;                   // Report::timeline of this block
   int threads = 0;                                // of the host; 0: one a core
   uint64_t max_instructions = uint64_t{1} << 32;  // of the warps of one block
   size_t max_findings = 32;

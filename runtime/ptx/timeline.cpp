@@ -147,10 +147,10 @@ std::string trace_events(const Timeline& timeline) {
       continue;
     }
     const auto stage = rows.find({i.mbarrier, 0});
-    const std::string which =
-        i.mbarrier == 0       ? ""
-        : stage == rows.end() ? fmt::format(R"(, "mbarrier": "{}")", stage_name(i.mbarrier))
-                              : fmt::format(R"(, "mbarrier": "stage {}")", stage->second);
+    const std::string which = i.mbarrier == 0 ? ""
+                              : stage == rows.end()
+                                  ? fmt::format(R"(, "mbarrier": "{}")", stage_name(i.mbarrier))
+                                  : fmt::format(R"(, "mbarrier": "stage {}")", stage->second);
     events.complete(kWarps, i.warp, name(i.kind), i, which);
   }
   return events.text(timeline);

@@ -165,12 +165,12 @@ void Warp::step_split() {
     Split& split = splits_[current_];
     uint32_t lanes = split.lanes;
     ++turns;
-    if (block_.clock) block_.clock->issue(index, in);
     InstructionProfile& profile = profiles[static_cast<size_t>(position_)];
     if (in.guard >= 0) {
       lanes &= guard(in);
       profile.held_back += static_cast<uint64_t>(std::popcount(split.lanes & ~lanes));
     }
+    if (block_.clock) block_.clock->issue(index, in, lanes != 0);
     ++profile.warps;
     profile.lanes += static_cast<uint64_t>(std::popcount(lanes));
     if (in.check_defined) check_defined(in, lanes);

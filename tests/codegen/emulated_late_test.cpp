@@ -61,8 +61,8 @@ TEST_CASE("late files in the emulator: rings, for 0 to 2·slots + 1 tiles and ra
   CHECK(fault("copy_ring.tile", checks) == "");
 }
 
-// Each lane reads its elements of a slot and writes them again, by stmatrix: those of its neighbours are
-// none of its business, whoever names the rows' addresses.
+// Each lane reads its elements of a slot and writes them again, by stmatrix: those of its
+// neighbours are none of its business, whoever names the rows' addresses.
 TEST_CASE("late files in the emulator: lanes that change a slot in place", "[late][emulated]") {
   if (!on_host()) return;
   std::vector<Check> checks;

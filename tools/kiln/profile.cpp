@@ -11,6 +11,7 @@
 #include "ir/error.h"
 #include "runtime/emulator_device.h"
 #include "runtime/explain.h"
+#include "tools/npy/file.h"
 
 namespace kiln::cli {
 namespace {
@@ -91,6 +92,13 @@ void print_profile(const ptx::Report& report) {
                         : place({intern(line.file), line.line}));
 }
 
+void write_timeline(const std::string& path, const ptx::Timeline& timeline) {
+  write_file(path, {ptx::trace_events(timeline)});
+  fmt::print("{}: {} clocks of block {} {} {}, the tensor cores busy {:.0f} % of them\n", path,
+             timeline.clocks, timeline.block.x, timeline.block.y, timeline.block.z,
+             100 * timeline.tensor_share());
+}
+
 void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
   command
       .add_option("--block-only", choice.only,
@@ -98,12 +106,20 @@ void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
       ->type_name("I[,J[,K]]");
   command.add_flag("--profile", choice.profile,
                    "in the emulator: print counters, and what each line did");
+  command
+      .add_option(
+          "--timeline", choice.timeline,
+          "in the emulator: what the warps of a block do when, as JSON for ui.perfetto.dev; of the "
+          "block of --block-only or the first, in the longest launch")
+      ->type_name("FILE.json");
 }
 
 Device& chosen_device(const DeviceChoice& device, const EmulatorChoice& choice) {
   if (choice.given() && !device.device.starts_with("emulator"))
-    throw UserError("--block-only, --profile: only the emulator can do that", "--device emulator");
+    throw UserError("--block-only, --profile, --timeline: only the emulator can do that",
+                    "--device emulator");
   if (!choice.only.empty()) parse_dim3("--block-only", choice.only, 0);  // or it is said at once
+  if (!choice.timeline.empty()) check_output_paths({{"--timeline", choice.timeline}});
   return chosen_device(device);
 }
 
@@ -111,6 +127,7 @@ void run_emulated(const Executable& executable, const Bindings& bindings,
                   const EmulatorChoice& choice) {
   ptx::Options options = emulator_options();
   if (!choice.only.empty()) options.only_block = parse_dim3("--block-only", choice.only, 0);
+  if (!choice.timeline.empty()) options.timeline = options.only_block.value_or(ptx::Dim3{0, 0, 0});
   std::vector<ptx::Report> reports;
   try {
     reports = emulate(executable, bindings, options);
@@ -122,6 +139,10 @@ void run_emulated(const Executable& executable, const Bindings& bindings,
     if (choice.profile) print_profile(report);
     for (const ptx::Finding& finding : report.findings)
       findings += fmt::format("\n{}", finding.text());
+  }
+  if (!choice.timeline.empty()) {
+    const auto clocks = [](const ptx::Report& report) { return report.timeline.clocks; };
+    write_timeline(choice.timeline, std::ranges::max(reports, {}, clocks).timeline);
   }
   if (!findings.empty()) throw DeviceError("the emulator found:" + findings);
 }
