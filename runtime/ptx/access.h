@@ -34,6 +34,8 @@ class Access {
   // nothing. After find(), whose space it uses.
   void note(int lane, uint64_t address, uint8_t strength, const std::byte* place,
             const std::byte* value = nullptr, bool async = false);
+  // How many bytes note() notes, where they are not as many as find() finds.
+  void of(uint32_t bytes) { bytes_ = bytes; }
   Space space() const { return found_; }  // that find() saw last
   // What is noted is another's, whose clock it is: of what the lane begins and does not await.
   void by(AgentId agent, uint32_t clock) {

@@ -54,7 +54,8 @@ void copy(Warp& warp, const Instruction& in, uint32_t mask) {
                         static_cast<uint8_t>(lane),
                         is_now(warp.block()),
                         warp.groups[lane],
-                        warp.position()};
+                        warp.position(),
+                        warp.block().clock ? warp.block().clock->small_copy(warp.index) : 0};
     if (pending.done) copy_now(warp, pending);
     warp.pending.push_back(pending);
   });
@@ -71,6 +72,7 @@ void complete(Warp& warp, uint32_t mask, End end) {
     if ((mask >> copy.lane & 1) == 0 || copy.group >= end(copy.lane)) return false;
     ++warp.profile().completed;
     if (!copy.done) copy_now(warp, copy);
+    warp.wait_until(copy.due, Interval::Kind::WaitCopies);
     if (!options.check_races && !options.check_uninitialized) return true;
     block.shadow.visit(copy.to - kSharedBase, copy.bytes, [&](Cell& cell) {
       if (cell.async && cell.write_agent == warp.index && cell.write_lane == copy.lane &&

@@ -33,12 +33,15 @@ void Block::run(Dim3 at) {
             1;
   for (Barrier& barrier : barriers_) barrier = Barrier{};
   for (auto& warp : warps_) warp->reset();
+  clock.reset();
+  if (grid.options.timeline == at)
+    clock.emplace(grid.entry, at, static_cast<uint32_t>(warps_.size()));
 
   for (;;) {
-    bool any = false, all_done = true;
+    const bool any = take_turns();
+    bool all_done = true;
     uint64_t instructions = 0;
     for (auto& warp : warps_) {
-      if (!warp->done()) any |= warp->run();
       all_done &= warp->done();
       instructions += warp->turns;
     }
@@ -55,6 +58,23 @@ void Block::run(Dim3 at) {
       throw Fault{finding};
     }
   }
+}
+
+// With a clock, one instruction of the warp that comes first.
+bool Block::take_turns() {
+  bool any = false;
+  if (!clock) {
+    for (auto& warp : warps_)
+      if (!warp->done()) any |= warp->run();
+    return any;
+  }
+  std::vector<Warp*> order;
+  for (auto& warp : warps_)
+    if (!warp->done()) order.push_back(warp.get());
+  std::stable_sort(order.begin(), order.end(), [&](const Warp* a, const Warp* b) {
+    return clock->next(a->index) < clock->next(b->index);
+  });
+  return std::any_of(order.begin(), order.end(), [](Warp* warp) { return warp->run(); });
 }
 
 void Block::arrive(Warp& warp, int id, uint32_t lanes, uint32_t expected, bool waits,
@@ -74,6 +94,7 @@ void Block::arrive(Warp& warp, int id, uint32_t lanes, uint32_t expected, bool w
   barrier.voters += static_cast<uint32_t>(std::popcount(lanes));
   barrier.votes += static_cast<uint32_t>(std::popcount(votes));
   clocks.release(warp.index, barrier.known);
+  if (clock) barrier.due = std::max(barrier.due, clock->arrival(warp.index));
   if (waits) {
     Split& split = warp.splits_[warp.current_];
     split.state = SplitState::AtBarrier;
@@ -103,7 +124,9 @@ void Block::complete_if_arrived(int id) {
       released |= split.lanes;
       finish_reduction(*warp, split, barrier);
     }
-    if (released != 0) clocks.acquire(warp->index, barrier.known);
+    if (released == 0) continue;
+    clocks.acquire(warp->index, barrier.known);
+    warp->wait_until(barrier.due, Interval::Kind::WaitBarrier);
   }
   barrier = Barrier{};
 }

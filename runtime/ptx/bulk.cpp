@@ -17,6 +17,7 @@ void BulkCopies::reset() {
 }
 
 void BulkCopies::begin(BulkCopy copy) {
+  if (block_.clock) copy.due = due(copy);
   copies_.push_back(std::move(copy));
   const AsyncMode mode = block_.grid.options.async;
   if (mode == AsyncMode::AtLatest || (mode == AsyncMode::Random && !block_.chance())) return;
@@ -28,13 +29,25 @@ void BulkCopies::begin(BulkCopy copy) {
   clean();
 }
 
+uint64_t BulkCopies::due(const BulkCopy& copy) {
+  const Warp& warp = block_.warp(copy.thread / kLanes);
+  if (copy.way == BulkCopy::Way::Arrive) return block_.clock->small_copy(warp.index);
+  uint64_t bytes = 0;
+  for (const BulkPiece& piece : copy.pieces) bytes += piece.bytes;
+  const bool load = copy.way == BulkCopy::Way::Load;
+  return block_.clock->copy(warp.index, warp.instruction(), load, load ? copy.mbarrier : 0, bytes);
+}
+
 void BulkCopies::load(BulkCopy& copy) {
   if (std::exchange(copy.written, true)) return;
   Warp& warp = block_.warp(copy.thread / kLanes);
   Mbarrier* barrier = block_.mbarriers.at(copy.mbarrier);
   if (copy.way == BulkCopy::Way::Arrive) {
     complete_copies(warp, static_cast<int>(copy.thread % kLanes));
-    if (barrier) block_.mbarriers.arrive(warp, *barrier, 1, true);
+    if (barrier) {
+      barrier->due = std::max(barrier->due, copy.due);
+      block_.mbarriers.arrive(warp, *barrier, 1, true);
+    }
     return;
   }
   const auto size = static_cast<size_t>(bytes_of(copy.type));
@@ -51,7 +64,7 @@ void BulkCopies::load(BulkCopy& copy) {
       for (size_t i = 0; i < piece.bytes; i += size) std::memcpy(to + i, &nan, size);
     }
   }
-  if (barrier) block_.mbarriers.complete(warp, *barrier, copy.bytes, copy.issued, copy.position);
+  if (barrier) block_.mbarriers.complete(warp, *barrier, copy);
 }
 
 void BulkCopies::read(BulkCopy& copy) {
@@ -90,6 +103,7 @@ void BulkCopies::wait(Warp& warp, uint32_t thread, uint32_t open, bool reads_onl
     if (copy.way != BulkCopy::Way::Store || copy.thread != thread || copy.group >= until) continue;
     reads_only ? read(copy) : write(copy);
     ++warp.profile().completed;
+    warp.wait_until(copy.due, Interval::Kind::WaitCopies);
   }
   Clocks& clocks = block_.clocks;
   clocks.learn(warp.index, clocks.agent(Clocks::Kind::BulkReads, thread), until);

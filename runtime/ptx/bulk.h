@@ -33,6 +33,7 @@ struct BulkCopy {
   uint32_t thread = 0;
   uint32_t group = 0;     // of the thread's stores
   int32_t position = -1;  // of the instruction
+  uint64_t due = 0;       // by the clock
   Reduction reduction = Reduction::None;
   Type type = Type::U8;  // of a reduction's elements, or of a fill's
   bool nan = false;      // fills with it, else with zeros
@@ -56,6 +57,7 @@ class BulkCopies {
   void finish();  // all threads have left
 
  private:
+  uint64_t due(const BulkCopy& copy);  // by the clock, of one that begins now
   void load(BulkCopy& copy);
   void read(BulkCopy& copy);
   void write(BulkCopy& copy);

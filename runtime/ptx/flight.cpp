@@ -90,6 +90,9 @@ void Flight::begin(Warp& warp, const Wgmma& wgmma) {
   check_own(warp, wgmma);
   pending_.push_back(wgmma);
   Block& block = warp.block();
+  if (block.clock)
+    pending_.back().due = block.clock->product(warp.index, *wgmma.in, columns_of(*wgmma.in),
+                                               a_in_registers(*wgmma.in));
   const AsyncMode mode = block.grid.options.async;
   if (mode == AsyncMode::AtIssue || (mode == AsyncMode::Random && block.chance()))
     compute(warp, pending_.size());
@@ -108,6 +111,7 @@ void Flight::wait(Warp& warp, uint32_t open) {
                                 [&](const Wgmma& wgmma) { return wgmma.group >= until; });
   const auto count = static_cast<size_t>(end - pending_.begin());
   compute(warp, count);
+  for (size_t i = 0; i < count; ++i) warp.wait_until(pending_[i].due, Interval::Kind::WaitProducts);
   warp.profile().completed += count;
   pending_.erase(pending_.begin(), end);
   retired_ = until;

@@ -17,7 +17,8 @@ struct Wgmma {
   uint64_t a, b;  // descriptors; a only if it is in shared memory
   bool adds;      // to the accumulators
   uint32_t group;
-  bool done;  // computed already
+  bool done;         // computed already
+  uint64_t due = 0;  // by the clock
 };
 
 // PTX ISA, "Asynchronous warpgroup level matrix instructions". Registers are slots of a warp.
@@ -56,5 +57,6 @@ class Flight {
 // wgmma.cpp
 void multiply(Warp& warp, const Wgmma& wgmma);
 int columns_of(const Instruction& wgmma);
+bool a_in_registers(const Instruction& wgmma);
 
 }  // namespace kiln::ptx

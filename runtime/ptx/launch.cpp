@@ -90,7 +90,9 @@ class Run {
     work(blocks);
     for (std::thread& thread : others) thread.join();
     if (failure_) std::rethrow_exception(failure_);
-    return finish();
+    Report report = finish();
+    report.timeline = std::move(timeline_);
+    return report;
   }
 
  private:
@@ -109,6 +111,7 @@ class Run {
         if (between) between->begin(at);
         try {
           block.run(grid_.options.only_block.value_or(grid_.block_at(at)));
+          if (block.clock) timeline_ = block.clock->take();  // of one block at most
         } catch (Fault& fault) {
           block.findings.push_back(std::move(fault.finding));
           faulted = at;
@@ -189,6 +192,7 @@ class Run {
   std::exception_ptr failure_;
   std::vector<InstructionProfile> profile_;
   std::vector<Found> found_;
+  Timeline timeline_;
   uint64_t last_ = kNone;                             // block that counts
   std::vector<std::unique_ptr<GridShadow>> between_;  // of each host thread
 };
@@ -213,6 +217,10 @@ Report launch(const Program& program, std::string_view name, Dim3 grid, Dim3 blo
   if (const auto& only = options.only_block;
       only && (only->x >= grid.x || only->y >= grid.y || only->z >= grid.z))
     throw Error("the only block to run is outside of the grid");
+  if (const auto& at = options.timeline;
+      at && (at->x >= grid.x || at->y >= grid.y || at->z >= grid.z ||
+             options.only_block.value_or(*at) != *at))
+    throw Error("the block of the timeline is none of those that run");
   uint64_t begin = kSharedBase + entry.static_shared;
   begin = (begin + entry.shared_alignment - 1) / entry.shared_alignment * entry.shared_alignment;
   uint64_t end = dynamic_shared > 0 ? begin + dynamic_shared : kSharedBase + entry.static_shared;

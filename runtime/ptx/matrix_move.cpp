@@ -28,6 +28,18 @@ void place(Matrix& m, int lane, bool transposed, uint32_t value) {
   (transposed ? m[c + 1][r] : m[r][c + 1]) = static_cast<uint16_t>(value >> 16);
 }
 
+// Who accesses a row is not the lane that names its address, but those that hold it: "a group of
+// four consecutive threads loads 16 bytes" (PTX ISA, ldmatrix), each its own elements, a column if
+// the matrix is transposed.
+void note_row(Access access, int row, bool transposed, uint64_t address, std::byte* place,
+              const std::byte* value = nullptr) {
+  const int step = transposed ? 2 : 4;  // bytes that one lane has
+  access.of(static_cast<uint32_t>(step));
+  for (int at = 0; at < static_cast<int>(kRowBytes); at += step)
+    access.note(transposed ? 2 * at + row / 2 : 4 * row + at / 4,
+                address + static_cast<uint64_t>(at), 0, place + at, value ? value + at : nullptr);
+}
+
 // The rows' addresses come from lanes 8·j to 8·j + 7 for matrix j.
 void count_rows(Warp& warp, const uint64_t* addresses, int matrices) {
   for (int j = 0; j < matrices; ++j)
@@ -38,13 +50,13 @@ void ldmatrix(Warp& warp, const Instruction& in, uint32_t mask) {
   need_whole_warp(warp, mask);
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, in.operand[in.count], addresses);
-  Access access(warp, in.space, kRowBytes, Intent::Read);
+  Access rows(warp, in.space, kRowBytes, Intent::Read);
   for (int j = 0; j < in.count; ++j) {
     Matrix m;
     for (int row = 0; row < 8; ++row) {
       int lane = 8 * j + row;
-      const std::byte* from = access.find(lane, addresses[lane]);
-      access.note(lane, addresses[lane], 0, from);
+      std::byte* from = rows.find(lane, addresses[lane]);
+      note_row(rows, row, in.a != 0, addresses[lane], from);
       std::memcpy(m[row], from, kRowBytes);
     }
     fill<uint32_t>(warp.at(in.operand[j]), mask,
@@ -57,15 +69,16 @@ void stmatrix(Warp& warp, const Instruction& in, uint32_t mask) {
   need_whole_warp(warp, mask);
   uint64_t addresses[kLanes];
   lane_addresses(warp, in, in.operand[0], addresses);
-  Access access(warp, in.space, kRowBytes, Intent::Write);
+  Access rows(warp, in.space, kRowBytes, Intent::Write);
   for (int j = 0; j < in.count; ++j) {
     Matrix m;
     const std::byte* from = warp.at(in.operand[j + 1]);
     for (int lane = 0; lane < kLanes; ++lane) place(m, lane, in.a != 0, get<uint32_t>(from, lane));
     for (int row = 0; row < 8; ++row) {
       int lane = 8 * j + row;
-      std::byte* to = access.find(lane, addresses[lane]);
-      access.note(lane, addresses[lane], 0, to, reinterpret_cast<const std::byte*>(m[row]));
+      std::byte* to = rows.find(lane, addresses[lane]);
+      note_row(rows, row, in.a != 0, addresses[lane], to,
+               reinterpret_cast<const std::byte*>(m[row]));
       std::memcpy(to, m[row], kRowBytes);
     }
   }

@@ -13,6 +13,7 @@ namespace kiln::ptx {
 
 class Block;
 class Warp;
+struct BulkCopy;
 
 // PTX ISA, "mbarrier": a phase is complete when nothing is pending and its bytes are in; the next
 // then begins by itself.
@@ -28,6 +29,7 @@ struct Mbarrier {
   bool published = false;           // the async proxy sees that it is initialised
   int32_t position = -1;            // of what last changed it
   uint32_t polls = 0;               // waits that failed, in a row
+  uint64_t due = 0, completed = 0;  // by the clock: this phase's arrivals; the last one's end
   Clocks::Known arrived, complete;  // by those of this phase; by those of all before
   std::vector<int64_t> seen;        // by warp: phases that it last saw completed, or −1
 
@@ -55,8 +57,8 @@ class Mbarriers {
 
   void arrive(Warp& warp, Mbarrier& barrier, uint32_t count, bool releases);
   void expect(Warp& warp, Mbarrier& barrier, int64_t bytes);  // negative: they are in
-  // By a copy that was begun in the phase `issued`; `warp` is whose it was.
-  void complete(Warp& warp, Mbarrier& barrier, int64_t bytes, uint32_t issued, int32_t position);
+  // By a copy; `warp` is whose it was.
+  void complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy);
   void see(Warp& warp, Mbarrier& barrier, bool acquires);  // a wait passed
   void publish(uint32_t warp);                             // its proxy fence
   void finish(Warp& warp);                                 // all threads have left

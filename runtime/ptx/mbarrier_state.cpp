@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/ptx/access.h"
 #include "runtime/ptx/warp.h"
@@ -76,6 +77,7 @@ void Mbarriers::arrive(Warp& warp, Mbarrier& barrier, uint32_t count, bool relea
   barrier.pending -= count;
   barrier.position = warp.position();
   if (releases) block_.clocks.release(warp.index, barrier.arrived);
+  if (block_.clock) barrier.due = std::max(barrier.due, block_.clock->arrival(warp.index));
   block_.note_event();
   complete_if_done(barrier);
 }
@@ -93,18 +95,19 @@ void Mbarriers::expect(Warp& warp, Mbarrier& barrier, int64_t bytes) {
   complete_if_done(barrier);
 }
 
-void Mbarriers::complete(Warp& warp, Mbarrier& barrier, int64_t bytes, uint32_t issued,
-                         int32_t position) {
-  if (barrier.phases != issued) {
+void Mbarriers::complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy) {
+  if (barrier.phases != copy.issued) {
     Finding finding{
         FindingKind::Mbarrier,
         fmt::format("phase {} of the mbarrier at {} is complete before a copy of {} bytes that "
                     "was begun in it",
-                    issued, describe_address(block_.grid, Space::Shared, barrier.address), bytes),
+                    copy.issued, describe_address(block_.grid, Space::Shared, barrier.address),
+                    copy.bytes),
         "expect the bytes of all copies of a phase (mbarrier.arrive.expect_tx)"};
-    warp.report_at(position, std::move(finding));
+    warp.report_at(copy.position, std::move(finding));
   }
-  barrier.bytes -= bytes;
+  barrier.bytes -= copy.bytes;
+  barrier.due = std::max(barrier.due, copy.due);
   block_.note_event();
   complete_if_done(barrier);
 }
@@ -114,6 +117,7 @@ void Mbarriers::complete_if_done(Mbarrier& barrier) {
   ++barrier.phases;
   barrier.pending = barrier.count;
   barrier.polls = 0;
+  barrier.completed = std::exchange(barrier.due, 0);
   Clocks::learn(barrier.arrived, barrier.agent, barrier.phases);
   Clocks::join(barrier.complete, barrier.arrived);
   barrier.arrived.clear();
@@ -122,6 +126,7 @@ void Mbarriers::complete_if_done(Mbarrier& barrier) {
 
 void Mbarriers::see(Warp& warp, Mbarrier& barrier, bool acquires) {
   if (acquires) block_.clocks.acquire(warp.index, barrier.complete);
+  warp.wait_until(barrier.completed, Interval::Kind::WaitMbarrier, barrier.address);
   barrier.polls = 0;
   int64_t& seen = barrier.seen[warp.index];
   if (seen >= 0 && barrier.phases > seen + 1)

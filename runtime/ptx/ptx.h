@@ -74,12 +74,52 @@ enum class AsyncMode : uint8_t {
   Random,    // at some moment between, as Options::seed says
 };
 
+// What goes on for some clocks of a block's timeline.
+struct Interval {
+  enum class Kind : uint8_t {
+    Issue,         // the warp goes on without a wait
+    WaitBarrier,   // bar.sync
+    WaitMbarrier,  // a phase
+    WaitProducts,  // wgmma.wait_group
+    WaitCopies,    // cp.async.bulk.wait_group, cp.async.wait_group
+    Product,       // wgmma in the tensor cores of the warp's quarter of the multiprocessor
+    Load,          // a bulk copy into shared memory under way, begun by the warp
+    Store,         // one out of it
+  };
+  Kind kind;
+  uint32_t warp;
+  uint64_t begin, end;                // clocks
+  uint64_t mbarrier = 0;              // shared address, of a load and of a wait; or 0
+  uint64_t bytes = 0;                 // of a copy
+  int first_line = 0, last_line = 0;  // of PTX; of Issue the first and the last one issued
+};
+std::string_view name(Interval::Kind kind);
+
+// Of one block that has a multiprocessor for itself, by the costs of clock.cpp: an estimate.
+struct Timeline {
+  std::string entry;
+  Dim3 block;
+  uint32_t warps = 0;
+  uint64_t clocks = 0;              // until the last warp has left
+  uint64_t tensor_clocks = 0;       // of wgmma, summed over the four quarters
+  std::vector<Interval> intervals;  // by begin
+  // How much of the tensor cores' time had a product, 0 to 1.
+  double tensor_share() const {
+    return clocks == 0 ? 0 : static_cast<double>(tensor_clocks) / (4 * static_cast<double>(clocks));
+  }
+};
+// As JSON that chrome://tracing and ui.perfetto.dev show (Trace Event Format, complete events): a
+// row a warp with its waits, a row a quarter of the tensor cores, a row a stage — an mbarrier that
+// counts copies — with its loads. A clock is shown as a microsecond.
+std::string trace_events(const Timeline& timeline);
+
 struct Options {
   AsyncMode async = AsyncMode::AtIssue;
   uint64_t seed = 1;
   bool check_races = true;                        // within a block, and between blocks
   bool check_uninitialized = true;                // shared memory and registers
   std::optional<Dim3> only_block;                 // run this block alone
+  std::optional<Dim3> timeline;                   // Report::timeline of this block
   int threads = 0;                                // of the host; 0: one a core
   uint64_t max_instructions = uint64_t{1} << 32;  // of the warps of one block
   size_t max_findings = 32;
@@ -145,6 +185,7 @@ struct Report {
   std::vector<Finding> findings;  // by block, then as found
   Counters counters;
   std::vector<LineProfile> lines;  // of the instructions that ran, by PTX line
+  Timeline timeline;               // if Options asks for one
 };
 
 // Runs a grid. A finding that leaves nothing to go on with (out of bounds, deadlock, …) ends its

@@ -143,7 +143,7 @@ void Warp::merge_into_current() {
 
 bool Warp::run() {
   bool any = false;
-  uint64_t until = turns + kTurn;
+  uint64_t until = turns + (block_.clock ? 1 : kTurn);
   while (turns < until && choose()) {
     any = true;
     step_split();
@@ -155,7 +155,7 @@ bool Warp::run() {
 void Warp::step_split() {
   const auto& code = block_.grid.entry.code;
   auto& profiles = block_.profile;
-  for (uint64_t until = turns + kTurn; turns < until;) {
+  for (uint64_t until = turns + (block_.clock ? 1 : kTurn); turns < until;) {
     position_ = splits_[current_].at;
     const Instruction& in = code[static_cast<size_t>(position_)];
     if (in.together) {
@@ -170,6 +170,7 @@ void Warp::step_split() {
       lanes &= guard(in);
       profile.held_back += static_cast<uint64_t>(std::popcount(split.lanes & ~lanes));
     }
+    if (block_.clock) block_.clock->issue(index, in, lanes != 0);
     ++profile.warps;
     profile.lanes += static_cast<uint64_t>(std::popcount(lanes));
     if (in.check_defined) check_defined(in, lanes);
@@ -200,6 +201,14 @@ void Warp::step_split() {
     }
     if (splits_.size() > 1 && code[static_cast<size_t>(split.at)].leader) return;
   }
+}
+
+const Instruction& Warp::instruction() const {
+  return block_.grid.entry.code[static_cast<size_t>(position_)];
+}
+
+void Warp::wait_until(uint64_t clock, Interval::Kind what, uint64_t mbarrier) {
+  if (block_.clock) block_.clock->wait(index, clock, what, instruction(), mbarrier);
 }
 
 void Warp::branch(const Instruction& in, uint32_t lanes) {

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/ptx/bulk.h"
+#include "runtime/ptx/clock.h"
 #include "runtime/ptx/flight.h"
 #include "runtime/ptx/grid_shadow.h"
 #include "runtime/ptx/mbarrier.h"
@@ -84,6 +86,7 @@ struct PendingCopy {
   bool done;  // copied already
   uint32_t group;
   int32_t instruction;
+  uint64_t due = 0;  // by the clock
 };
 
 // Registers of a lane that a launch gives its warps, as ptxas allots them: all that as many blocks
@@ -125,6 +128,9 @@ class Warp {
   void report_at(int32_t position, Finding finding);  // about another instruction
   std::string thread_name(int lane) const;
   int32_t position() const { return position_; }
+  const Instruction& instruction() const;  // that runs
+  // By the clock, if there is one.
+  void wait_until(uint64_t clock, Interval::Kind what, uint64_t mbarrier = 0);
 
   Block& block() { return block_; }
   InstructionProfile& profile();
@@ -181,6 +187,7 @@ struct Barrier {
   int32_t position = -1;
   uint32_t votes = 0, voters = 0;  // of bar.red
   Clocks::Known known;             // by those that arrived
+  uint64_t due = 0;                // when all have, by the clock
 };
 
 class Block {
@@ -206,6 +213,7 @@ class Block {
   Clocks clocks;
   Mbarriers mbarriers{*this};
   BulkCopies bulk{*this};
+  std::optional<Clock> clock;   // if there is to be a timeline
   uint64_t free_registers = 0;  // that setmaxnreg.dec gave back, of all lanes
   std::vector<Finding> findings;
 
@@ -221,7 +229,8 @@ class Block {
   void complete_if_arrived(int barrier);
   static void finish_reduction(Warp& warp, const Split& split, const Barrier& barrier);
   void complete_cluster_if_arrived();
-  bool go_on();  // where no warp can: whether one can now
+  bool take_turns();  // whether any warp did something
+  bool go_on();       // where no warp can: whether one can now
   void finish();
   [[noreturn]] void deadlock();
   std::string positions();

@@ -300,6 +300,10 @@ constexpr Mnemonic kMnemonics[] = {{"wgmma", decode_wgmma}};
 
 }  // namespace
 
+bool a_in_registers(const Instruction& wgmma) {
+  return (wgmma.a & kRegistersA) != 0;
+}
+
 int columns_of(const Instruction& wgmma) {
   return static_cast<int>(wgmma.immediate >> 24);
 }

@@ -61,14 +61,13 @@ TEST_CASE("late files in the emulator: rings, for 0 to 2·slots + 1 tiles and ra
   CHECK(fault("copy_ring.tile", checks) == "");
 }
 
-// Lanes read a slot and then write it, each elsewhere, and no bar.warp.sync stands between:
-// lockstep makes it right, PTX does not promise it.
-TEST_CASE("late files in the emulator: lanes that exchange through a slot are found",
-          "[late][emulated]") {
+// Each lane reads its elements of a slot and writes them again, by stmatrix: those of its
+// neighbours are none of its business, whoever names the rows' addresses.
+TEST_CASE("late files in the emulator: lanes that change a slot in place", "[late][emulated]") {
   if (!on_host()) return;
-  CHECK_THAT(fault("dead_slot.tile", {check_of({{"n", 130}})}),
-             Catch::Matchers::Contains("dead_slot.tile:41: data race") &&
-                 Catch::Matchers::Contains("no barrier or bar.warp.sync orders the two"));
+  std::vector<Check> checks;
+  for (int64_t n : {0, 63, 130, 300}) checks.push_back(check_of({{"n", n}}));
+  CHECK(fault("dead_slot.tile", checks) == "");
 }
 
 TEST_CASE("late files in the emulator: a stream with messages", "[late][emulated]") {

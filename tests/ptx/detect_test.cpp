@@ -57,17 +57,34 @@ TEST_CASE("a missing barrier is a race") {
 }
 
 TEST_CASE("lanes of one warp race too") {
-  std::string body = R"(
+  const std::string body = R"(
     shl.b32 %r1, %r0, 2; xor.b32 %r2, %r1, 4;
     mov.u32 %r3, tile; add.u32 %r1, %r1, %r3; add.u32 %r2, %r2, %r3;
     st.shared.u32 [%r1], %r0;
     $ ld.shared.u32 %r4, [%r2];)";
   auto with = [&](const std::string& text) {
-    std::string all = body;
-    return all.replace(all.find('$'), 1, text);
+    const size_t at = body.find('$');
+    return body.substr(0, at) + text + body.substr(at + 1);
   };
   check_finds(with(""), Kind::Race);
   check_clean(with("bar.warp.sync -1;"));
+}
+
+// Lane l holds the bytes from 4·l on of a matrix; its rows' addresses come from lanes 0 to 7.
+TEST_CASE("elements of a matrix are accessed by the lanes that hold them") {
+  const auto body = [](const std::string& other, const std::string& between) {
+    return R"(
+    mov.u32 %r1, tile; shl.b32 %r2, %r0, 2; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %r0;
+    and.b32 %r3, %r0, 7; shl.b32 %r3, %r3, 4; add.u32 %r3, %r3, %r1; bar.warp.sync -1;
+    xor.b32 %r2, %r2, )" +
+           other + "; ld.shared.u32 %r4, [%r2]; add.u32 %r4, %r4, 1; " + between +
+           "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r3], {%r4};";
+  };
+  CHECK(run_block(body("0", ""), {}, 32).findings.empty());
+  const Report report = run_block(body("4", ""), {}, 32);
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].kind == Kind::Race);
+  CHECK(run_block(body("4", "bar.warp.sync -1; "), {}, 32).findings.empty());
 }
 
 TEST_CASE("a write after a read without a barrier is a race") {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The `kiln` command and GPUs, where there is none.   cli_gpu_test.py PATH_OF_KILN [unittest options]"""
 
+import json
 import os
 import re
 import shutil
@@ -329,6 +330,34 @@ class Gpu(KilnTest):
         only = np.load(self.path("y.npy"))
         np.testing.assert_array_equal(only[1], 2.5 * x[1, ::-1])
         self.assertFalse(only[[0, 2]].any())
+
+    def test_timeline(self):
+        ptx = self.save_text("reverse.ptx", REVERSE)
+        x = self.save("x.npy", self.normal(3, 64, dtype=np.float32))
+        trace = self.path("t.json")
+        run = [ptx, "--grid", "3", "--block", "64", "--arg", f"in:{x}", "--arg", "zeros:f32[3,64]",
+               "--arg", "f32:2.5", "--timeline"]
+        for block, more in ("0 0 0", []), ("2 0 0", ["--block-only", "2"]):
+            status, out, err = self.emulate(*run, trace, *more)
+            self.assertEqual((status, err), (0, ""))
+            self.assertRegex(out, rf"t.json: [1-9]\d* clocks of block {block}, the tensor cores busy 0 %")
+            with open(trace) as file:
+                events = json.load(file)["traceEvents"]
+            self.assertIn("wait: bar.sync", [event["name"] for event in events])
+            self.assertEqual({event["args"]["name"] for event in events if event["name"] ==
+                              "thread_name"}, {"warp 0", "warp 1"})
+        status, _, err = self.emulate(*run, self.path("none/t.json"))
+        self.assertEqual(status, 1)
+        self.assertIn("none", err)
+        late = os.path.join(os.path.dirname(__file__), "../files/late/copy_ring.tile")
+        x = self.save("x.npy", self.normal(100, 128))
+        self.kiln("run", late, "--in", f"x={x}", "--device", "emulator:sm_90a", "--timeline", trace)
+        with open(trace) as file:
+            events = json.load(file)["traceEvents"]
+        self.assertIn("TMA load", [event["name"] for event in events])
+        self.assertIn("stage 1", " ".join(str(event["args"].get("name")) for event in events))
+        self.expect_error("only the emulator can do that", "run", late, "--in", f"x={x}", "--device",
+                          "host", "--timeline", trace)
 
     def test_emulate_findings(self):
         text = REVERSE.replace("bar.sync 0;", "")

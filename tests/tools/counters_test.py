@@ -31,7 +31,10 @@ NCU = textwrap.dedent('''\
         sass = {{"mma": "HMMA.16816.F32", "ex2": "MUFU.EX2", "bar": "BAR.SYNC.DEFER_BLOCKING",
                 "ldmatrix.shared": "LDSM.16.M88.4", "cp.async": "LDGSTS.E.BYPASS.128",
                 "ld.global": "@P0 LDG.E.128.CONSTANT", "st.global": "@!P1 STG.E",
-                "ld.shared": "LDS.128", "st.shared": "STS"}}
+                "atom.global": "ATOMG.E.ADD", "ld.shared": "LDS.128", "st.shared": "STS", "wgmma": "HGMMA.64x256x16.F32",
+                "stmatrix.shared": "STSM.16.M88.4", "cp.async.bulk.load": "UTMALDG.2D",
+                "cp.async.bulk.store": "UTMASTG.2D", "mbarrier.arrive": "@!P0 SYNCS.ARRIVE.TRANS64",
+                "mbarrier.try_wait": "SYNCS.PHASECHK.TRANS64.TRYWAIT"}}
         print('"Kernel Name","k"')
         print(",".join('"%s"' % name for name in ("Address", "Source", c.EXECUTED, c.LANES_ON,
                                                   c.SHARED, c.EXCESS, c.GLOBAL)))
@@ -70,9 +73,11 @@ class Counters(unittest.TestCase):
     def test_equal_counters_agree(self):
         status, out = self.compare()
         self.assertEqual(status, 0, out)
-        self.assertRegex(out, r"\nattention_d128_mask: 14 counters compared, all within 2 %\n")
+        self.assertRegex(out, r"\nattention_d128_mask: 16 counters compared, all within 2 %\n")
         self.assertRegex(out, r"\ntensor-core operations +[1-9]\d* +[1-9]\d* +1.000 +12345  smsp__inst")
         self.assertRegex(out, r"\nwavefronts, st.shared +([1-9]\d*) +\1 +1.000")
+        for name, counters in ("late_gemm", 8), ("late_attention", 13):
+            self.assertIn(f"\n{name}: {counters} counters compared, all within 2 %\n", out)
         self.assertIn("this ncu lacks: ", out)
 
     def test_a_difference_is_told(self):

@@ -9,20 +9,22 @@ by more than 2 %, 77 if there is no ncu or it cannot read a GPU's counters. docs
 counter is which metric and what rightly differs.
 """
 import argparse
-import array
 import csv
+import math
 import os
 import pathlib
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
-ARCH = "sm_90"
 TOLERANCE = 0.02
 ATTENTION = ["run", "block_sparse_attention", "--heads", "4", "--density", "0.4", "--seed", "5"]
-# Name: arguments of kiln, "{x}" a file of normal numbers of that shape.
+LATE = pathlib.Path(__file__).parents[2] / "tests/files/late"
+# Name: arguments of kiln, with files for "{1x2x3}" and "{1x2x3:f16}", normal numbers of that shape,
+# and for "{counts 2x8}" and "{indices 2x8}", which key blocks each of 8 query blocks of 2 heads sees.
 KERNELS = {
     "attention_d128_mask": [*ATTENTION, "--seq", "1024", "--dim", "128", "--block", "128", "--causal"],
     "attention_d64_lists": [*ATTENTION, "--heads-kv", "2", "--seq", "1000", "--dim", "64", "--block",
@@ -32,7 +34,15 @@ KERNELS = {
     "attention_f32": [*ATTENTION, "--seq", "512", "--dim", "64", "--block", "64", "--dtype", "f32"],
     "matmul_f32": ["call", "matmul", "--set", "dtype=f32", "--in", "a={500x136}", "--in",
                    "b={136x120}"],
+    "late_gemm": ["run", f"{LATE}/gemm.tile", "--set", "ctas=3", "--in", "a={500x264:f16}", "--in",
+                  "b={696x264:f16}"],
+    "late_attention": ["run", f"{LATE}/block_sparse_d128.tile", "--set", "ctas=3", "--set",
+                       "scale=0.0884", "--in", "q={1x2x1000x128:f16}", "--in",
+                       "k={1x2x1000x128:f16}", "--in", "v={1x2x1000x128:f16}", "--in",
+                       "counts={counts 2x8}", "--in", "indices={indices 2x8}"],
 }
+LAUNCHES_BEFORE = {"late_attention": 1}  # one sets its counter of tiles to zero
+ARCHS = {"late_gemm": "sm_90a", "late_attention": "sm_90a"}
 
 WARPS, LANES, WAVEFRONTS, CONFLICTS, SECTORS = range(5)  # columns of the emulator's table
 EXECUTED = "Instructions Executed"
@@ -47,28 +57,34 @@ LOADS = "l1tex__t_sectors_pipe_lsu_mem_global_op_"
 # What is compared: instructions of PTX and a column of the emulator; opcodes of SASS and a column of
 # ncu's source page; metrics of the whole kernel, which are summed (all that this ncu has).
 COUNTERS = [
-    ("tensor-core operations", r"w?mma\b", WARPS, r"[HIQDB]MMA\b", EXECUTED,
+    ("tensor-core operations", r"(w?mma\b|wgmma$)", WARPS, r"[HIQDB]G?MMA\b", EXECUTED,
      ["smsp__inst_executed_pipe_tensor_op_hmma"]),
     ("ex2, lanes", r"ex2\b", LANES, r"MUFU\.EX2", LANES_ON, []),
     ("barriers", r"(bar|barrier)$", WARPS, r"BAR\b", EXECUTED, []),
+    ("tensor copies in", r"cp\.async\.bulk\.load$", WARPS, r"UTMALDG\b", EXECUTED, []),
+    ("tensor copies out", r"cp\.async\.bulk\.store$", WARPS, r"UTMASTG\b", EXECUTED, []),
+    ("mbarrier arrivals, lanes", r"mbarrier\.arrive", LANES, r"SYNCS\.ARRIVE", LANES_ON, []),
+    ("stmatrix", r"stmatrix", WARPS, r"STSM\b", EXECUTED, []),
     ("ldmatrix", r"ldmatrix", WARPS, r"LDSM\b", EXECUTED, ["smsp__inst_executed_op_ldsm"]),
     ("cp.async", r"cp\.async$", WARPS, r"LDGSTS\b", EXECUTED, ["smsp__inst_executed_op_ldgsts"]),
     ("wavefronts, ldmatrix", r"ldmatrix", WAVEFRONTS, r"LDSM\b", SHARED, [WAVES + "ldsm"]),
     ("wavefronts, ld.shared", r"ld\.shared", WAVEFRONTS, r"LDS\b", SHARED, [WAVES + "ld"]),
     ("wavefronts, st.shared", r"st\.shared", WAVEFRONTS, r"STS\b", SHARED, [WAVES + "st"]),
+    ("wavefronts, stmatrix", r"stmatrix", WAVEFRONTS, r"STSM\b", SHARED, []),
     ("wavefronts, cp.async", r"cp\.async$", WAVEFRONTS, r"LDGSTS\b", SHARED, [WAVES + "ldgsts"]),
-    ("wavefronts, but cp.async", r"(?!cp)", WAVEFRONTS, r"(?!LDGSTS)", SHARED,
+    ("wavefronts, but cp.async", r"(?!cp)", WAVEFRONTS, r"(?!LDGSTS|\w+GMMA|UTMA|SYNCS)", SHARED,
      ["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld",
       "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st"]),
     ("conflicts, ldmatrix", r"ldmatrix", CONFLICTS, r"LDSM\b", EXCESS, [BANKS + "ldsm"]),
     ("conflicts, ld.shared", r"ld\.shared", CONFLICTS, r"LDS\b", EXCESS, [BANKS + "ld"]),
     ("conflicts, st.shared", r"st\.shared", CONFLICTS, r"STS\b", EXCESS, [BANKS + "st"]),
+    ("conflicts, stmatrix", r"stmatrix", CONFLICTS, r"STSM\b", EXCESS, []),
     ("conflicts, cp.async", r"cp\.async$", CONFLICTS, r"LDGSTS\b", EXCESS, [BANKS + "ldgsts"]),
     ("sectors, ld.global", r"ld\.global", SECTORS, r"LDG\b", GLOBAL, [LOADS + "ld"]),
     ("sectors, st.global", r"st\.global", SECTORS, r"STG\b", GLOBAL, [LOADS + "st"]),
     ("sectors, cp.async", r"cp\.async$", SECTORS, r"LDGSTS\b", GLOBAL,
      [LDGSTS + "access", LDGSTS + "bypass"]),
-    ("sectors", r"", SECTORS, r"", GLOBAL, []),
+    ("sectors, but atomics", r"(?!atom|red)", SECTORS, r"(?!UTMA|ATOMG|RED)", GLOBAL, []),
 ]
 # Rows of 544 and 480 bytes begin anywhere in a line of 128 bytes: LDGSTS writes shared memory line by
 # line as data arrives, so it takes more turns than its addresses there need. (Its own metric of
@@ -82,25 +98,40 @@ MORE_METRICS = re.compile(
     r"|smsp__inst_executed_op_(ldsm|ldgsts|shared|global)\w*")
 
 
-def write_normal(path, shape, seed):
-    """A .npy file of float32."""
-    rows, columns = shape
-    source = random.Random(seed)
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
-    data = array.array("f", (source.gauss(0, 1) for _ in range(rows * columns)))
+def write(path, shape, dtype, values):
+    """A .npy file; dtype is NumPy's without "<"."""
+    header = f"{{'descr': '<{dtype}', 'fortran_order': False, 'shape': ({', '.join(shape)}, ), }}"
+    code = {"f4": "f", "f2": "e", "i4": "i"}[dtype]
     path.write_bytes(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") +
-                     header.ljust(117).encode() + b"\n" + data.tobytes())
+                     header.ljust(117).encode() + b"\n" + struct.pack(f"<{len(values)}{code}", *values))
+
+
+def block_lists(heads, tiles):
+    """Half the blocks of the causal triangle at random, the diagonal always: counts and indices."""
+    source = random.Random(7)
+    counts, indices = [], []
+    for row in [*range(tiles)] * heads:
+        listed = [j for j in range(row) if source.random() < 0.5] + [row]
+        counts.append(len(listed))
+        indices += listed + [0] * (tiles - len(listed))
+    return {"counts": counts, "indices": indices}
 
 
 def with_files(arguments, folder):
     out = []
     for text in arguments:
-        shape = re.search(r"\{(\d+)x(\d+)\}", text)
-        if shape:
-            path = folder / f"{text[0]}_{shape[1]}x{shape[2]}.npy"
-            if not path.exists():
-                write_normal(path, (int(shape[1]), int(shape[2])), len(out))
-            text = text.replace(shape[0], str(path))
+        wanted = re.search(r"\{(counts |indices )?(\d+(?:x\d+)+)(:f16)?\}", text)
+        if wanted:
+            shape = wanted[2].split("x")
+            path = folder / f"{text.partition('=')[0]}_{wanted[2]}{(wanted[3] or '')[1:]}.npy"
+            if wanted[1]:
+                values = block_lists(int(shape[0]), int(shape[1]))[wanted[1].strip()]
+                write(path, ["1", *shape, *shape[1:] * (wanted[1] == "indices ")], "i4", values)
+            elif not path.exists():
+                source = random.Random(len(out))
+                values = [source.gauss(0, 1) for _ in range(math.prod(map(int, shape)))]
+                write(path, shape, "f2" if wanted[3] else "f4", values)
+            text = text.replace(wanted[0], str(path))
         out.append(text)
     return out
 
@@ -141,11 +172,11 @@ def wanted_metrics(known):
     return [metric + ".sum" for metric in dict.fromkeys([*named, *more]) if metric in known]
 
 
-def profile(ncu, demands, command, path):
-    """Writes PATH.ncu-rep and what its pages say. Demands that this ncu refuses are dropped."""
+def profile(ncu, demands, command, path, before):
+    """Of the launch that has so many before it. Writes PATH.ncu-rep and what its pages say. Demands that this ncu refuses are dropped."""
     while demands:
-        run([ncu, "--force-overwrite", "--export", path, "--clock-control", "none", "--launch-count",
-             "1", *demands[0], *command], f"{path}.ncu.txt")
+        run([ncu, "--force-overwrite", "--export", path, "--clock-control", "none", "--launch-skip",
+             str(before), "--launch-count", "1", *demands[0], *command], f"{path}.ncu.txt")
         if os.path.exists(f"{path}.ncu-rep"):
             break
         print(f"ncu failed with {' '.join(demands.pop(0))[:60]}…: see {path}.ncu.txt\n" +
@@ -169,10 +200,12 @@ def collect(kiln, folder):
     demands += [["--set", "full"], ["--section", "SourceCounters"]]
     profiled = bool(ncu)
     for name, arguments in KERNELS.items():
-        command = [kiln, *with_files(arguments, folder), "--arch", ARCH, "--device"]
+        arch = ARCHS.get(name, "sm_90")
+        command = [kiln, *with_files(arguments, folder), "--arch", arch, "--device"]
         if not run([*command, "emulator", "--profile"], folder / f"{name}.emulator.txt"):
             sys.exit(f"{name}: the emulator failed: see {folder / name}.emulator.txt.err")
-        if ncu and not profile(ncu, demands, [*command, "cuda"], str(folder / name)):
+        if ncu and not profile(ncu, demands, [*command, "cuda"], str(folder / name),
+                               LAUNCHES_BEFORE.get(name, 0)):
             profiled = False
     for path in folder.glob("*.npy"):
         path.unlink()
@@ -180,9 +213,9 @@ def collect(kiln, folder):
 
 
 def emulated(path):
-    """Instruction to its five figures, from the output of --profile."""
+    """Instruction to its five figures, from the output of --profile for the last launch."""
     text = path.read_text()
-    start = re.search(r"\n +warps +lanes +wavefronts +conflicts +sectors  instruction\n", text)
+    *_, start = re.finditer(r"\n +warps +lanes +wavefronts +conflicts +sectors  instruction\n", text)
     table = {}
     for line in text[start.end():].splitlines():
         if not line:

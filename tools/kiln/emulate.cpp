@@ -19,7 +19,7 @@ namespace kiln::cli {
 namespace {
 
 struct EmulateOptions {
-  std::string file, entry, grid = "1", block, only, async = "issue";
+  std::string file, entry, grid = "1", block, only, async = "issue", timeline;
   size_t shared = 0;
   std::vector<std::string> arguments;
   bool profile = false;
@@ -152,6 +152,7 @@ ptx::Options emulator_options(const EmulateOptions& options) {
               : options.async == "random" ? ptx::AsyncMode::Random
                                           : ptx::AsyncMode::AtIssue;
   if (!options.only.empty()) out.only_block = parse_dim3("--block-only", options.only, 0);
+  if (!options.timeline.empty()) out.timeline = out.only_block.value_or(ptx::Dim3{0, 0, 0});
   out.threads = host_threads();
   return out;
 }
@@ -182,10 +183,12 @@ void emulate(const EmulateOptions& options) {
     if (!argument.output.empty())
       outputs.emplace(fmt::format("argument {}", arguments.size()), argument.output);
   }
+  if (!options.timeline.empty()) outputs.emplace("--timeline", options.timeline);
   check_output_paths(outputs);
   const ptx::Report report = launch(options, arguments);
   for (const ptx::Finding& finding : report.findings) fmt::print("{}\n", finding.text());
   if (options.profile) print_profile(report);
+  if (!options.timeline.empty()) write_timeline(options.timeline, report.timeline);
   for (const Argument& argument : arguments) {
     if (argument.output.empty()) continue;
     write_npy(argument.output, *argument.data);
@@ -236,6 +239,12 @@ void add_emulate(CLI::App& app) {
       ->type_name("WORD")
       ->transform(CLI::IsMember({"issue", "latest", "random"}).description(""))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--timeline", options->timeline,
+          "what the warps of a block do when, as JSON for ui.perfetto.dev; of the block of "
+          "--block-only or the first")
+      ->type_name("FILE.json");
   command->add_flag("--profile", options->profile, "print counters, and what each line did");
   command->footer(kFooter);
   command->callback([options] { emulate(*options); });

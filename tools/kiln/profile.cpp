@@ -11,6 +11,7 @@
 #include "ir/error.h"
 #include "runtime/emulator_device.h"
 #include "runtime/explain.h"
+#include "tools/npy/file.h"
 
 namespace kiln::cli {
 namespace {
@@ -46,14 +47,23 @@ void add(ptx::LineProfile& sum, const ptx::LineProfile& line) {
   sum.sectors += line.sectors;
 }
 
-// "ld.shared" of "ld.shared.v4.b32", "cp.async" of "cp.async.cg.shared.global", "mul" of "mul.f32".
+// "ld.shared" of "ld.shared.v4.b32", "cp.async" of "cp.async.cg.shared.global", "mul" of "mul.f32",
+// "wgmma" of "wgmma.mma_async.…", "cp.async.bulk.load" of all bulk copies into shared memory.
 std::string class_of(const std::string& instruction) {
-  const std::string name = instruction.substr(0, instruction.find('.'));
-  if (name == "cp")  // its groups are no copies
-    return instruction.find(".global") == instruction.npos ? instruction : "cp.async";
-  if (instruction.starts_with("bar.warp")) return "bar.warp";
+  const auto has = [&](const char* part) { return instruction.find(part) != instruction.npos; };
+  const size_t first = instruction.find('.');
+  const std::string name = instruction.substr(0, first);
+  if (name == "cp") {
+    if (!has(".global")) return instruction;  // groups, which are no copies
+    if (!has(".bulk")) return "cp.async";
+    const bool stores = instruction.find(".global") < instruction.find(".shared");
+    return name + (has("reduce") ? ".reduce" : "") + ".async.bulk" + (stores ? ".store" : ".load");
+  }
+  if (has("wgmma.mma_async")) return name;
+  if (name == "wgmma" || name == "mbarrier" || name == "fence" || has("bar.warp"))
+    return instruction.substr(0, instruction.find('.', first + 1));
   for (const char* space : {".global", ".shared", ".local", ".param", ".const"})
-    if (instruction.find(space) != instruction.npos) return name + space;
+    if (has(space)) return name + space;
   return name;
 }
 
@@ -82,6 +92,13 @@ void print_profile(const ptx::Report& report) {
                         : place({intern(line.file), line.line}));
 }
 
+void write_timeline(const std::string& path, const ptx::Timeline& timeline) {
+  write_file(path, {ptx::trace_events(timeline)});
+  fmt::print("{}: {} clocks of block {} {} {}, the tensor cores busy {:.0f} % of them\n", path,
+             timeline.clocks, timeline.block.x, timeline.block.y, timeline.block.z,
+             100 * timeline.tensor_share());
+}
+
 void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
   command
       .add_option("--block-only", choice.only,
@@ -89,12 +106,20 @@ void add_emulator_options(CLI::App& command, EmulatorChoice& choice) {
       ->type_name("I[,J[,K]]");
   command.add_flag("--profile", choice.profile,
                    "in the emulator: print counters, and what each line did");
+  command
+      .add_option(
+          "--timeline", choice.timeline,
+          "in the emulator: what the warps of a block do when, as JSON for ui.perfetto.dev; of the "
+          "block of --block-only or the first, in the longest launch")
+      ->type_name("FILE.json");
 }
 
 Device& chosen_device(const DeviceChoice& device, const EmulatorChoice& choice) {
   if (choice.given() && !device.device.starts_with("emulator"))
-    throw UserError("--block-only, --profile: only the emulator can do that", "--device emulator");
+    throw UserError("--block-only, --profile, --timeline: only the emulator can do that",
+                    "--device emulator");
   if (!choice.only.empty()) parse_dim3("--block-only", choice.only, 0);  // or it is said at once
+  if (!choice.timeline.empty()) check_output_paths({{"--timeline", choice.timeline}});
   return chosen_device(device);
 }
 
@@ -102,6 +127,7 @@ void run_emulated(const Executable& executable, const Bindings& bindings,
                   const EmulatorChoice& choice) {
   ptx::Options options = emulator_options();
   if (!choice.only.empty()) options.only_block = parse_dim3("--block-only", choice.only, 0);
+  if (!choice.timeline.empty()) options.timeline = options.only_block.value_or(ptx::Dim3{0, 0, 0});
   std::vector<ptx::Report> reports;
   try {
     reports = emulate(executable, bindings, options);
@@ -113,6 +139,10 @@ void run_emulated(const Executable& executable, const Bindings& bindings,
     if (choice.profile) print_profile(report);
     for (const ptx::Finding& finding : report.findings)
       findings += fmt::format("\n{}", finding.text());
+  }
+  if (!choice.timeline.empty()) {
+    const auto clocks = [](const ptx::Report& report) { return report.timeline.clocks; };
+    write_timeline(choice.timeline, std::ranges::max(reports, {}, clocks).timeline);
   }
   if (!findings.empty()) throw DeviceError("the emulator found:" + findings);
 }

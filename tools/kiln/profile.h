@@ -14,11 +14,14 @@ namespace kiln::cli {
 // stdout.
 void print_profile(const ptx::Report& report);
 
-// --block-only and --profile of commands that run kernels.
+// The timeline as JSON (ptx::trace_events); UserError if the file cannot be written.
+void write_timeline(const std::string& path, const ptx::Timeline& timeline);
+
+// --block-only, --profile and --timeline of commands that run kernels.
 struct EmulatorChoice {
-  std::string only;
+  std::string only, timeline;
   bool profile = false;
-  bool given() const { return profile || !only.empty(); }
+  bool given() const { return profile || !only.empty() || !timeline.empty(); }
 };
 // `choice` keeps their values.
 void add_emulator_options(CLI::App& command, EmulatorChoice& choice);
