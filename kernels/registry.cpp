@@ -11,6 +11,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"
 #include "kernels/row_softmax/row_softmax.h"
+#include "kernels/select_blocks/select_blocks.h"
 #include "kernels/sparse_decode/entry.h"
 #include "kernels/tile_copy/tile_copy.h"
 
@@ -86,6 +87,7 @@ const std::vector<KernelEntry>& kernel_registry() {
                                                     minmax_pool_entry(),
                                                     quest_score_entry(),
                                                     row_softmax_entry(),
+                                                    select_blocks_entry(),
                                                     sparse_decode_entry(),
                                                     tile_copy_entry()};
   return registry;
