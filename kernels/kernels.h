@@ -1,6 +1,7 @@
 // The kernel library.
 #pragma once
 
+#include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 #include "kernels/compare.h"
 #include "kernels/masks.h"

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "ir/error.h"
+#include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/entry.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"
@@ -82,7 +83,8 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
 }
 
 const std::vector<KernelEntry>& kernel_registry() {
-  static const std::vector<KernelEntry> registry = {block_sparse_attention_entry(),
+  static const std::vector<KernelEntry> registry = {antidiag_scores_entry(),
+                                                    block_sparse_attention_entry(),
                                                     matmul_entry(),
                                                     minmax_pool_entry(),
                                                     quest_score_entry(),
