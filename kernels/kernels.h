@@ -10,5 +10,6 @@
 #include "kernels/registry.h"
 #include "kernels/row_softmax/row_softmax.h"
 #include "kernels/select_blocks/select_blocks.h"
+#include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/sparse_decode.h"
 #include "kernels/tile_copy/tile_copy.h"

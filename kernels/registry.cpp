@@ -13,6 +13,7 @@
 #include "kernels/quest/quest.h"
 #include "kernels/row_softmax/row_softmax.h"
 #include "kernels/select_blocks/select_blocks.h"
+#include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/entry.h"
 #include "kernels/tile_copy/tile_copy.h"
 
@@ -90,6 +91,7 @@ const std::vector<KernelEntry>& kernel_registry() {
                                                     quest_score_entry(),
                                                     row_softmax_entry(),
                                                     select_blocks_entry(),
+                                                    softmax_block_sum_entry(),
                                                     sparse_decode_entry(),
                                                     tile_copy_entry()};
   return registry;
