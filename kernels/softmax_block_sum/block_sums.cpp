@@ -2,11 +2,11 @@
 
 namespace kiln {
 
-BlockSums::BlockSums(int64_t tile, int64_t block, const Expr& scale, IsSeen is_seen)
+BlockSums::BlockSums(int64_t tile, int64_t block, const Expr& scale, const Seen& seen)
     : tile_(tile),
       block_(block),
       scale_(scale),
-      is_seen_(std::move(is_seen)),
+      seen_(alloc_fragment({tile}, I32)),
       top_(alloc_fragment({tile}, F32)),
       old_top_(alloc_fragment({tile}, F32)),
       total_(alloc_fragment({tile}, F32)),
@@ -14,6 +14,7 @@ BlockSums::BlockSums(int64_t tile, int64_t block, const Expr& scale, IsSeen is_s
       weights_(alloc_shared({tile, tile}, F32)),
       by_column_(alloc_fragment({tile / block, block, tile / block}, F32)),
       sums_(alloc_fragment({tile / block, tile / block}, F32)) {
+  for (auto i : parallel(tile)) seen_(i) = seen(i);
   fill(top_, -infinity(F32));
   clear(total_);
 }
@@ -26,7 +27,7 @@ Expr BlockSums::weight(const Expr& score, const Expr& top) const {
 
 void BlockSums::mask(const Expr& first, const Tile& scores) const {
   for (auto [i, j] : parallel(tile_, tile_))
-    scores(i, j) = select(is_seen_(i, first + j), scores(i, j), -infinity(F32));
+    scores(i, j) = select(first + j < seen_(i), scores(i, j), -infinity(F32));
 }
 
 void BlockSums::observe(const Expr& first, const Tile& scores) {

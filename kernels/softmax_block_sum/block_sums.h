@@ -10,10 +10,9 @@ namespace kiln {
 
 class BlockSums {
  public:
-  // scale: f32. Does the row i of the tile see the column j (of all)? Rows that count nothing see
-  // nothing.
-  using IsSeen = std::function<Expr(const Expr& i, const Expr& column)>;
-  BlockSums(int64_t tile, int64_t block, const Expr& scale, IsSeen is_seen);
+  // scale: f32. Row i of the tile sees the columns 0 … seen(i) − 1 of all: 0 if it counts nothing.
+  using Seen = std::function<Expr(const Expr& i)>;
+  BlockSums(int64_t tile, int64_t block, const Expr& scale, const Seen& seen);
 
   // First every tile of columns is observed, then each is summed: scores (fragment f32, tile x
   // tile, changed) from column `first` on.
@@ -27,7 +26,7 @@ class BlockSums {
 
   int64_t tile_, block_;
   Expr scale_;
-  IsSeen is_seen_;
+  Tile seen_;  // i32
   Tile top_, old_top_, total_, tile_total_;
   Tile weights_, by_column_, sums_;
 };

@@ -17,21 +17,19 @@ Kernel softmax_block_sum_kernel(const BlockSumConfig& config) {
     Tensor out =
         output("sums", F32, {batch, heads, ceildiv(rows, c.block), ceildiv(cols, c.block)});
     auto scale = param("scale", F32);
-    const auto grid = launch({ceildiv(rows, kTile), heads, batch}, {.threads = 256});
+    const auto grid = launch({ceildiv(rows, kTile), heads, batch}, {.threads = 512});
     const Expr row = grid[0] * kTile;
     const Expr &h = grid[1], &b = grid[2];
     const Expr there = min(max(real_k(b), 0), cols);
-    const Expr own = first(b) + row, limit = real_q(b);  // where the tile's rows stand
-
-    const Expr last = min(row + kTile, rows) - 1;
-    const Expr seen = c.causal ? max(min(there, first(b) + last + 1), 0) : there;
-    BlockSums sums(kTile, c.block, scale, [&](const Expr& i, const Expr& column) {
-      const Expr counts = row + i < rows && own + i < limit && column < there;
-      return c.causal ? counts && column <= own + i : counts;
-    });
+    const auto seen = [&](const Expr& r) -> Expr {  // of the row r
+      const Expr there_for_it = c.causal ? max(min(there, first(b) + r + 1), 0) : there;
+      return select(r < rows && first(b) + r < real_q(b), there_for_it, 0);
+    };
+    const Expr most = c.causal ? max(min(there, first(b) + min(row + kTile, rows)), 0) : there;
+    BlockSums sums(kTile, c.block, scale, [&](const Expr& i) { return seen(row + i); });
     Tile s = alloc_fragment({kTile, kTile}, F32);
     const auto each_tile = [&](const auto& step) {
-      for (auto tile : pipelined(ceildiv(seen, kTile))) {
+      for (auto tile : pipelined(ceildiv(most, kTile))) {
         copy(scores(b, h, span(row, kTile), span(tile * kTile, kTile)), s);
         step(tile);
       }
@@ -43,7 +41,7 @@ Kernel softmax_block_sum_kernel(const BlockSumConfig& config) {
     each_tile([&](const Expr& tile) { store(sums.sum(tile * kTile, s), tile); });
     Tile nothing = alloc_fragment({blocks, blocks}, F32);
     clear(nothing);
-    for (auto tile : serial(ceildiv(seen, kTile), ceildiv(cols, kTile))) store(nothing, tile);
+    for (auto tile : pipelined(ceildiv(most, kTile), ceildiv(cols, kTile))) store(nothing, tile);
   });
 }
 
