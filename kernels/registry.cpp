@@ -16,6 +16,7 @@
 #include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/entry.h"
 #include "kernels/tile_copy/tile_copy.h"
+#include "kernels/xattention/xattention.h"
 
 namespace kiln {
 
@@ -93,7 +94,8 @@ const std::vector<KernelEntry>& kernel_registry() {
                                                     select_blocks_entry(),
                                                     softmax_block_sum_entry(),
                                                     sparse_decode_entry(),
-                                                    tile_copy_entry()};
+                                                    tile_copy_entry(),
+                                                    xattn_estimate_entry()};
   return registry;
 }
 

@@ -79,7 +79,9 @@ class Choice {
       cut(false, cast(row_.amount, F64) - forced_count, others);
       return;
     }
-    const Expr wanted = cast(row_.amount, F64) * (forced_mass + others);
+    // All of a row's mass is all that have some: no rounding leaves the last ones out.
+    const Expr share = cast(row_.amount, F64);
+    const Expr wanted = select(share >= 1.0, infinity(F64), share * (forced_mass + others));
     cut(true, wanted - forced_mass, others);
     if (c_.ref_compat && c_.causal) add_surplus(wanted, forced_count);
   }

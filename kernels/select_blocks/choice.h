@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "dsl/dsl.h"
 #include "kernels/select_blocks/select_blocks.h"
@@ -32,5 +33,39 @@ void choose_blocks(const SelectConfig& config, const ScoreRow& row, const Chosen
 void choose_by_votes(HeadReduce reduce, const Expr& members,
                      const std::function<Expr(const Expr& member, const Expr& column)>& has,
                      const ChosenRow& out);
+
+// The choice as part of a kernel: what it takes and gives, and its launches. A block of threads
+// chooses one row's blocks; means of heads' scores are taken by a launch before, votes of heads
+// counted by one after.
+class ChoiceInterface {
+ public:
+  // After the kernel's own tensors: out mask, counts, indices, and what says how much is chosen.
+  ChoiceInterface(const SelectConfig& config, const Expr& batch, const Expr& heads,
+                  const Expr& rows, const Expr& cols);
+
+  // What a row sees and where its diagonal is.
+  struct Place {
+    Expr visible, low_diagonal, diagonal, is_first, in_first_chunk;
+  };
+  using PlaceOf = std::function<Place(const Expr& b, const Expr& row)>;
+  // From scores f32 [batch, heads, rows, cols].
+  void launches(const Tensor& scores, const PlaceOf& place) const;
+
+ private:
+  Expr group() const { return heads_ / out_heads_; }
+  ChosenRow stored_in(const Tensor& mask, const Expr& b, const Expr& h, const Expr& row) const;
+  ChosenRow result(const Expr& b, const Expr& h, const Expr& row) const;
+  void take_means(const Tensor& scores) const;
+  void choose(const Tensor& scores, const PlaceOf& place) const;
+  void count_votes() const;
+
+  const SelectConfig& c_;
+  bool means_, votes_;
+  Expr batch_, heads_;
+  std::optional<Dim> heads_kv_;
+  Expr out_heads_, rows_, cols_;
+  std::optional<Expr> amount_;
+  std::optional<Tensor> per_head_, mask_, counts_, indices_, mean_scores_, ballots_;
+};
 
 }  // namespace kiln

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 #include "ir/error.h"
 #include "kernels/access.h"
 #include "kernels/argument_checks.h"
+#include "kernels/compare.h"
 #include "kernels/select_blocks/select_blocks.h"
 
 namespace kiln {
@@ -25,111 +26,36 @@ bool by_mass(const SelectConfig& config) {
 }
 
 SelectConfig config_of(const Options& options) {
-  SelectConfig config;
-  config.by = static_cast<SelectBy>(options.choice("by", kBy));
+  SelectConfig config = select_config(options);
   config.causal = options.boolean("causal");
-  config.per_head = options.boolean("per_head");
-  config.reduce = static_cast<HeadReduce>(options.choice("reduce", kReduce));
-  config.force_sink = options.boolean("force_sink");
-  config.force_diag = options.boolean("force_diag");
-  config.keep_sink = options.boolean("keep_sink");
-  config.keep_recent = options.boolean("keep_recent");
-  config.list = options.boolean("list");
-  config.ref_compat = options.boolean("ref_compat");
   config.ref_chunk = options.integer("ref_chunk");
   return validated(config);
 }
 
 SelectArgs args_of(const SelectConfig& config, const Bindings& bindings) {
-  const auto find = [&](const char* name) -> std::optional<Memory> {
-    auto it = bindings.tensors.find(name);
-    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
-  };
-  SelectArgs args{*find("scores"),
-                  *find("first"),
-                  *find("blocks"),
-                  *find("mask"),
-                  find("counts"),
-                  find("indices"),
-                  {},
-                  {},
-                  find("thresholds")};
-  if (config.per_head) return args;
-  if (by_mass(config))
-    args.threshold = static_cast<float>(bindings.params.at("threshold").f);
-  else
-    args.k = bindings.params.at("k").i;
-  return args;
+  const auto& tensors = bindings.tensors;
+  return {choice_args(config, bindings), tensors.at("scores"), tensors.at("first"),
+          tensors.at("blocks")};
 }
 
-int64_t group_of(const SelectArgs& args) {
-  return args.mask.shape[1] ? args.scores.shape[1] / args.mask.shape[1] : 1;
+ChoiceResults reference(const SelectConfig& config, const SelectArgs& args) {
+  const Shape& shape = args.scores.shape;
+  return choose_rows(
+      config, args, shape, to_doubles(args.scores), [&](int64_t b, int64_t row) -> RowChoice {
+        const auto first = static_cast<int64_t>(load_double(args.first, {b}));
+        const auto blocks = static_cast<int64_t>(load_double(args.blocks, {b}));
+        const int64_t there = std::clamp<int64_t>(blocks, 0, shape[3]);
+        RowChoice place;
+        place.visible = config.causal ? std::clamp<int64_t>(first + row + 1, 0, there) : there;
+        place.low_diagonal = place.diagonal = first + row;
+        place.first_row = row == 0;
+        place.first_chunk =
+            first == 0 && row > 0 && (config.ref_chunk == 0 || row < config.ref_chunk);
+        return place;
+      });
 }
 
-// The masks of all rows, heads reduced.
-class Reference {
- public:
-  Reference(const SelectConfig& config, const SelectArgs& args) : c_(config), args_(args) {}
-
-  ReferenceResults results() const {
-    const Shape& shape = args_.mask.shape;
-    std::vector<double> mask, counts, indices;
-    for (int64_t b = 0; b < shape[0]; ++b)
-      for (int64_t h = 0; h < shape[1]; ++h)
-        for (int64_t row = 0; row < shape[2]; ++row) {
-          const std::vector<bool> chosen = row_of(b, h, row);
-          const size_t end = indices.size() + chosen.size();
-          int64_t count = 0;
-          for (size_t c = 0; c < chosen.size(); ++c) {
-            mask.push_back(chosen[c]);
-            if (chosen[c]) indices.push_back(static_cast<double>(c)), ++count;
-          }
-          indices.resize(end, -1);
-          counts.push_back(static_cast<double>(count));
-        }
-    ReferenceResults all{{"mask", std::move(mask)}};
-    if (c_.list) all["counts"] = std::move(counts), all["indices"] = std::move(indices);
-    return all;
-  }
-
- private:
-  std::vector<bool> row_of(int64_t b, int64_t h, int64_t row) const {
-    const int64_t group = group_of(args_);
-    std::vector<std::vector<bool>> masks;
-    for (int64_t member = 0; votes(c_) && member < group; ++member)
-      masks.push_back(choice(b, h * group + member, 1, row));
-    return votes(c_) ? reduce_masks(c_.reduce, masks) : choice(b, h, group, row);
-  }
-
-  // From the mean of `members` heads' scores.
-  std::vector<bool> choice(int64_t b, int64_t h, int64_t members, int64_t row) const {
-    const int64_t cols = args_.scores.shape[3];
-    std::vector<double> scores(static_cast<size_t>(cols));
-    for (int64_t c = 0; c < cols; ++c) {
-      for (int64_t member = 0; member < members; ++member)
-        scores[c] += load_double(args_.scores, {b, h * members + member, row, c});
-      // Rounded as the kernel's means are, so that equal ones are equal.
-      if (members > 1) scores[c] = static_cast<float>(scores[c] / static_cast<double>(members));
-    }
-    const auto first = static_cast<int64_t>(load_double(args_.first, {b}));
-    const auto blocks = static_cast<int64_t>(load_double(args_.blocks, {b}));
-    const int64_t there = std::clamp<int64_t>(blocks, 0, cols);
-    RowChoice of;
-    of.visible = c_.causal ? std::clamp<int64_t>(first + row + 1, 0, there) : there;
-    of.low_diagonal = of.diagonal = first + row;
-    of.threshold = args_.thresholds ? load_double(*args_.thresholds, {h})
-                   : by_mass(c_)    ? *args_.threshold
-                                    : static_cast<double>(*args_.k);
-    of.first_row = row == 0;
-    of.first_chunk = first == 0 && row > 0 && (c_.ref_chunk == 0 || row < c_.ref_chunk);
-    return choose_row(c_, scores, of);
-  }
-
-  const SelectConfig& c_;
-  const SelectArgs& args_;
-};
-
-void check_amount(const SelectConfig& config, const SelectArgs& args, int64_t heads) {
+void check_amount(const SelectConfig& config, const ChoiceArgs& args, int64_t heads) {
   if (config.per_head) {
     const Memory& all = required("thresholds", args.thresholds);
     require_dtype("thresholds", all, by_mass(config) ? F32 : I32);
@@ -138,22 +64,19 @@ void check_amount(const SelectConfig& config, const SelectArgs& args, int64_t he
   }
   refuse("thresholds", args.thresholds, "without per_head");
   if (by_mass(config)) {
-    require_threshold(args.threshold.value_or(kDefaultThreshold));
+    const float threshold = args.threshold.value_or(kDefaultThreshold);
+    if (!(threshold > 0 && threshold <= 1))
+      throw UserError(fmt::format("threshold: expected above 0, at most 1, got {}", threshold));
     return;
   }
-  if (!args.k) throw UserError("k: missing");
+  if (!args.top_k) throw UserError("top_k: missing");
   const int64_t forced = config.causal ? config.force_sink + config.force_diag : 0;
-  if (*args.k < forced || *args.k > std::numeric_limits<int32_t>::max())
-    throw UserError(fmt::format("k: expected {} (the forced blocks) to {}, got {}", forced,
-                                std::numeric_limits<int32_t>::max(), *args.k));
+  if (*args.top_k < forced || *args.top_k > std::numeric_limits<int32_t>::max())
+    throw UserError(fmt::format("top_k: expected {} (the forced blocks) to {}, got {}", forced,
+                                std::numeric_limits<int32_t>::max(), *args.top_k));
 }
 
 }  // namespace
-
-void require_threshold(float threshold) {
-  if (!(threshold > 0 && threshold <= 1))
-    throw UserError(fmt::format("threshold: expected above 0, at most 1, got {}", threshold));
-}
 
 SelectConfig validated(const SelectConfig& config) {
   if (config.ref_chunk < 0)
@@ -170,19 +93,24 @@ SelectConfig validated(const SelectConfig& config) {
 void check(const SelectConfig& config, const SelectArgs& args) {
   require_dtype("scores", args.scores, F32);
   require_rank("scores", args.scores, 4, "batch, heads, rows, cols");
-  const Shape& shape = args.scores.shape;
-  const int64_t batch = shape[0], heads = shape[1], rows = shape[2], cols = shape[3];
   for (auto [what, tensor] : {std::pair("first", &args.first), std::pair("blocks", &args.blocks)}) {
     require_dtype(what, *tensor, I32);
-    require_shape(what, *tensor, {batch});
+    require_shape(what, *tensor, {args.scores.shape[0]});
   }
+  check_choice(config, "scores", args.scores, args);
+}
+
+void check_choice(const SelectConfig& config, const char* what, const Memory& scores,
+                  const ChoiceArgs& args) {
+  const Shape& shape = scores.shape;
+  const int64_t batch = shape[0], heads = shape[1], rows = shape[2], cols = shape[3];
   require_dtype("mask", args.mask, Bool);
   require_rank("mask", args.mask, 4, "batch, heads, rows, cols");
   const int64_t out_heads = reduces(config) ? args.mask.shape[1] : heads;
   require_shape("mask", args.mask, {batch, out_heads, rows, cols});
   if (out_heads == 0 ? heads != 0 : heads % out_heads != 0)
-    throw UserError(fmt::format(
-        "scores: expected heads that are a multiple of the mask's {}, got {}", out_heads, heads));
+    throw UserError(fmt::format("{}: expected heads that are a multiple of the mask's {}, got {}",
+                                what, out_heads, heads));
   if (config.list) {
     require_dtype("counts", required("counts", args.counts), I32);
     require_shape("counts", *args.counts, {batch, out_heads, rows});
@@ -195,22 +123,26 @@ void check(const SelectConfig& config, const SelectArgs& args) {
   check_amount(config, args, votes(config) ? heads : out_heads);
 }
 
+std::optional<Scalar> amount_of(const SelectConfig& config, const ChoiceArgs& args) {
+  if (config.per_head) return std::nullopt;
+  if (by_mass(config)) return Scalar::of_float(F32, args.threshold.value_or(kDefaultThreshold));
+  return Scalar::of_int(I32, *args.top_k);
+}
+
 std::array<const Memory*, 7> SelectInterface::tensors(const Args& args) {
   return {&args.scores, &args.first,        &args.blocks,       given(args.thresholds),
           &args.mask,   given(args.counts), given(args.indices)};
 }
 
 CallScalars<1> SelectInterface::scalars(const Config& config, const Args& args) {
-  if (config.per_head) return {{{}, 0}, {}};
-  if (by_mass(config))
-    return {{{Scalar::of_float(F32, args.threshold.value_or(kDefaultThreshold))}}, {}};
-  return {{{Scalar::of_int(I32, *args.k)}}, {}};
+  const auto amount = amount_of(config, args);
+  return amount ? CallScalars<1>{{{*amount}}, {}} : CallScalars<1>{{{}, 0}, {}};
 }
 
 Limits SelectInterface::dims(const Limits& limits) {
   return {{"batch", limits.batch},
           {"heads", limits.heads},
-          {"heads_kv", limits.heads},
+          {"out_heads", limits.heads},
           {"rows", limits.rows},
           {"cols", limits.cols}};
 }
@@ -219,13 +151,9 @@ SelectBlocks select_blocks(Device& device, const SelectConfig& config) {
   return {device, validated(config)};
 }
 
-KernelEntry select_blocks_entry() {
-  KernelEntry entry;
-  entry.name = "select_blocks";
-  entry.summary = "mask and lists of the blocks that a threshold of mass, or the k best, choose";
-  entry.options = {
+std::vector<OptionInfo> select_options() {
+  return {
       {"by", "threshold", "threshold or top_k", "what the choice of a row follows"},
-      {"causal", "true", "true or false", "a row sees the blocks up to its diagonal"},
       {"per_head", "false", "true or false", "thresholds (or ks) are a tensor, one a head"},
       {"reduce", "none", "none, mean, any or majority", "of the heads that share a kv head"},
       {"force_sink", "true", "true or false", "block 0 is chosen first"},
@@ -234,27 +162,73 @@ KernelEntry select_blocks_entry() {
       {"keep_recent", "false", "true or false", "the diagonal is added to the choice"},
       {"list", "true", "true or false", "also write counts and indices"},
       {"ref_compat", "false", "true or false", "choose as the public code of XAttention does"},
-      {"ref_chunk", "0", "0 or more; 0: all", "rows that the public code looks at together"},
   };
+}
+
+SelectConfig select_config(const Options& options) {
+  SelectConfig config;
+  config.by = static_cast<SelectBy>(options.choice("by", kBy));
+  config.per_head = options.boolean("per_head");
+  config.reduce = static_cast<HeadReduce>(options.choice("reduce", kReduce));
+  config.force_sink = options.boolean("force_sink");
+  config.force_diag = options.boolean("force_diag");
+  config.keep_sink = options.boolean("keep_sink");
+  config.keep_recent = options.boolean("keep_recent");
+  config.list = options.boolean("list");
+  config.ref_compat = options.boolean("ref_compat");
+  return config;
+}
+
+ChoiceArgs choice_args(const SelectConfig& config, const Bindings& bindings) {
+  const auto find = [&](const char* name) -> std::optional<Memory> {
+    auto it = bindings.tensors.find(name);
+    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
+  };
+  ChoiceArgs args{*find("mask"), find("counts"), find("indices"), find("thresholds")};
+  if (config.per_head) return args;
+  if (by_mass(config))
+    args.threshold = static_cast<float>(bindings.params.at("threshold").f);
+  else
+    args.top_k = bindings.params.at("top_k").i;
+  return args;
+}
+
+std::map<std::string, Scalar> default_amount(const SelectConfig& config) {
+  constexpr int64_t kDefaultBlocks = 16;
+  if (config.per_head) return {};
+  if (by_mass(config)) return {{"threshold", Scalar::of_float(F32, kDefaultThreshold)}};
+  return {{"top_k", Scalar::of_int(I32, kDefaultBlocks)}};
+}
+
+ReferenceResults results_of(const SelectConfig& config, ChoiceResults results) {
+  ReferenceResults all{{"mask", std::move(results.mask)}};
+  if (!config.list) return all;
+  all["counts"] = std::move(results.counts);
+  all["indices"] = std::move(results.indices);
+  return all;
+}
+
+KernelEntry select_blocks_entry() {
+  KernelEntry entry;
+  entry.name = "select_blocks";
+  entry.summary = "mask and lists of the blocks that a threshold of mass, or the k best, choose";
+  entry.options = select_options();
+  entry.options.push_back(
+      {"causal", "true", "true or false", "a row sees the blocks up to its diagonal"});
+  entry.options.push_back(
+      {"ref_chunk", "0", "0 or more; 0: all", "rows that the public code looks at together"});
   entry.shipped = {{}, {{"by", "top_k"}}};
   entry.build = [](const Options& options, std::string_view) {
     return select_blocks_kernel(config_of(options));
   };
-  entry.default_params = [](const Options& options) {
-    const SelectConfig config = config_of(options);
-    std::map<std::string, Scalar> params;
-    if (!config.per_head && by_mass(config))
-      params["threshold"] = Scalar::of_float(F32, kDefaultThreshold);
-    if (!config.per_head && !by_mass(config)) params["k"] = Scalar::of_int(I32, 16);
-    return params;
-  };
+  entry.default_params = [](const Options& options) { return default_amount(config_of(options)); };
   entry.check = [](const Options& options, const Bindings& bindings) {
     const SelectConfig config = config_of(options);
     check(config, args_of(config, bindings));
   };
   entry.reference = [](const Options& options, const Bindings& bindings) {
     const SelectConfig config = config_of(options);
-    return Reference(config, args_of(config, bindings)).results();
+    return results_of(config, reference(config, args_of(config, bindings)));
   };
   entry.work = [](const Options& options, const Bindings& bindings) {
     const double scores = static_cast<double>(count(bindings.tensors.at("scores").shape));

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/access.h"
 #include "kernels/select_blocks/select_blocks.h"
 
 namespace kiln {
@@ -42,7 +43,9 @@ std::vector<bool> choose_row(const SelectConfig& config, const std::vector<doubl
   }
   std::stable_sort(others.begin(), others.end(),
                    [&](int64_t a, int64_t b) { return score[a] > score[b]; });
-  const double wanted = by_mass ? row.threshold * total : row.threshold;
+  const double wanted = by_mass && row.amount >= 1 ? kInfinity
+                        : by_mass                  ? row.amount * total
+                                                   : row.amount;
   size_t kept = 0;
   while (kept < others.size() && so_far < wanted && (!by_mass || score[others[kept]] > 0))
     so_far += by_mass ? score[others[kept++]] : (++kept, 1);
@@ -57,14 +60,54 @@ std::vector<bool> choose_row(const SelectConfig& config, const std::vector<doubl
   return chosen;
 }
 
-std::vector<bool> reduce_masks(HeadReduce reduce, const std::vector<std::vector<bool>>& masks) {
-  std::vector<bool> result(masks.at(0).size());
-  for (size_t i = 0; i < result.size(); ++i) {
-    size_t votes = 0;
-    for (const std::vector<bool>& mask : masks) votes += mask[i];
-    result[i] = reduce == HeadReduce::Any ? votes > 0 : 2 * votes > masks.size();
-  }
-  return result;
+ChoiceResults choose_rows(const SelectConfig& config, const ChoiceArgs& args, const Shape& shape,
+                          const std::vector<double>& scores,
+                          const std::function<RowChoice(int64_t b, int64_t row)>& place_of) {
+  const bool votes = config.reduce == HeadReduce::Any || config.reduce == HeadReduce::Majority;
+  const bool by_mass = config.by == SelectBy::Threshold;
+  const int64_t heads = shape[1], rows = shape[2], cols = shape[3], out_heads = args.mask.shape[1];
+  const int64_t group = out_heads ? heads / out_heads : 1;
+  // Of the mean of the `members` heads from `head` on, by the amount of the entry `who`.
+  const auto choice = [&](int64_t b, int64_t row, int64_t head, int64_t members, int64_t who) {
+    std::vector<double> mean(static_cast<size_t>(cols));
+    for (int64_t c = 0; c < cols; ++c) {
+      for (int64_t m = 0; m < members; ++m)
+        mean[c] += scores[((b * heads + head + m) * rows + row) * cols + c];
+      // Rounded as the kernel's means are, so that equal ones are equal.
+      if (members > 1) mean[c] = static_cast<float>(mean[c] / static_cast<double>(members));
+    }
+    RowChoice place = place_of(b, row);
+    place.amount = args.thresholds ? load_double(*args.thresholds, {who})
+                   : by_mass       ? args.threshold.value_or(kDefaultThreshold)
+                                   : static_cast<double>(*args.top_k);
+    return choose_row(config, mean, place);
+  };
+  ChoiceResults results;
+  for (int64_t b = 0; b < shape[0]; ++b)
+    for (int64_t h = 0; h < out_heads; ++h)
+      for (int64_t row = 0; row < rows; ++row) {
+        std::vector<bool> chosen;
+        if (votes) {
+          std::vector<int64_t> count(static_cast<size_t>(cols));
+          for (int64_t m = h * group; m < (h + 1) * group; ++m) {
+            const std::vector<bool> ballot = choice(b, row, m, 1, m);
+            for (int64_t c = 0; c < cols; ++c) count[c] += ballot[c];
+          }
+          for (int64_t n : count)
+            chosen.push_back(config.reduce == HeadReduce::Any ? n > 0 : 2 * n > group);
+        } else {
+          chosen = choice(b, row, h * group, group, h);
+        }
+        const size_t end = results.indices.size() + chosen.size();
+        for (size_t c = 0; c < chosen.size(); ++c) {
+          results.mask.push_back(chosen[c]);
+          if (chosen[c]) results.indices.push_back(static_cast<double>(c));
+        }
+        const auto count = std::count(chosen.begin(), chosen.end(), true);
+        results.counts.push_back(static_cast<double>(count));
+        results.indices.resize(end, -1);
+      }
+  return results;
 }
 
 }  // namespace kiln

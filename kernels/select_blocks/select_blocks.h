@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,25 +46,32 @@ struct SelectConfig {
 SelectConfig validated(const SelectConfig& config);
 
 // scores f32 [batch, heads, rows, cols]; first i32 [batch], the column of row 0's diagonal; blocks
-// i32 [batch], the columns that are there; threshold f32 (or k i32), a param, or per_head a tensor
-// thresholds f32 (ks i32) [out_heads]. Outputs: mask bool [batch, out_heads, rows, cols]; if
+// i32 [batch], the columns that are there; threshold f32 (or top_k i32), a param, or per_head a
+// tensor thresholds f32 (ks i32) [out_heads]. Outputs: mask bool [batch, out_heads, rows, cols]; if
 // listed, counts i32 [batch, out_heads, rows] and indices i32 [batch, out_heads, rows, cols],
 // ascending, -1 behind. out_heads: heads, or if they are reduced kv heads, of which heads is a
 // multiple.
 Kernel select_blocks_kernel(const SelectConfig& config);
 
-// Tensors in the device's memory, any strides with a contiguous last axis.
-struct SelectArgs {
-  Memory scores, first, blocks, mask;
+// What a choice gives and how much it takes. Tensors in the device's memory, any strides with a
+// contiguous last axis.
+struct ChoiceArgs {
+  Memory mask;
   std::optional<Memory> counts, indices;
-  std::optional<float> threshold;    // in (0, 1]; of Threshold, unless per head
-  std::optional<int64_t> k;          // 0 or more, not below what is forced; of TopK, likewise
   std::optional<Memory> thresholds;  // f32 or, of TopK, i32 [out_heads]; values are not looked at
+  std::optional<float> threshold;    // in (0, 1], 0.9 if not given; of Threshold unless per head
+  std::optional<int64_t> top_k;      // not below what is forced; of TopK unless per head
+};
+struct SelectArgs : ChoiceArgs {
+  Memory scores, first, blocks;
 };
 inline constexpr float kDefaultThreshold = 0.9f;
-void require_threshold(float threshold);  // UserError unless in (0, 1]
 // UserError naming the argument, what was expected and what came.
 void check(const SelectConfig& config, const SelectArgs& args);
+// The same for a choice from scores [batch, heads, rows, cols], called `what`.
+void check_choice(const SelectConfig& config, const char* what, const Memory& scores,
+                  const ChoiceArgs& args);
+std::optional<Scalar> amount_of(const SelectConfig& config, const ChoiceArgs& args);  // its param
 
 struct SelectLimits {
   int64_t batch = 0, heads = 0, rows = 0, cols = 0;
@@ -85,13 +95,27 @@ SelectBlocks select_blocks(Device& device, const SelectConfig& config);
 struct RowChoice {
   int64_t visible = 0;                          // columns 0 … visible - 1 are seen
   int64_t low_diagonal = 0, diagonal = 0;       // its own columns
-  double threshold = 0;                         // or k
+  double amount = 0;                            // threshold, or k
   bool first_row = false, first_chunk = false;  // of the sequence; of ref_compat alone
 };
 std::vector<bool> choose_row(const SelectConfig& config, const std::vector<double>& scores,
                              const RowChoice& row);
-// By heads: `group` masks of each kv head become one, as config.reduce says (Any or Majority).
-std::vector<bool> reduce_masks(HeadReduce reduce, const std::vector<std::vector<bool>>& masks);
+// Of all rows of `shape`, that of the scores; heads reduced as config says, in order of the
+// outputs.
+struct ChoiceResults {
+  std::vector<double> mask, counts, indices;
+};
+ChoiceResults choose_rows(const SelectConfig& config, const ChoiceArgs& args, const Shape& shape,
+                          const std::vector<double>& scores,
+                          const std::function<RowChoice(int64_t b, int64_t row)>& place_of);
+
+// The options that make a SelectConfig but for causal and ref_chunk, and their reading; of a call
+// by name, the arguments and the param's default.
+std::vector<OptionInfo> select_options();
+SelectConfig select_config(const Options& options);
+ChoiceArgs choice_args(const SelectConfig& config, const Bindings& bindings);
+std::map<std::string, Scalar> default_amount(const SelectConfig& config);
+ReferenceResults results_of(const SelectConfig& config, ChoiceResults results);
 
 KernelEntry select_blocks_entry();
 

@@ -56,7 +56,7 @@ struct SelectCase {
     run.arguments.tensor("scores", scores).tensor("first", first).tensor("blocks", blocks);
     if (thresholds) run.arguments.tensor("thresholds", *thresholds);
     if (amount && setting("by") == "top_k")
-      run.arguments.param("k", static_cast<int64_t>(*amount));
+      run.arguments.param("top_k", static_cast<int64_t>(*amount));
     else if (amount)
       run.arguments.param("threshold", *amount);
     if (setting("list") != "false") {
@@ -252,8 +252,13 @@ TEST_CASE("select_blocks: a call of the library", "[select]") {
   Array first(I32, {1}), blocks(I32, {1}), mask(Bool, {1, 1, 2, 3});
   Array counts(I32, {1, 1, 2}), indices(I32, {1, 1, 2, 3});
   blocks.set(0, 3);
-  SelectArgs args{scores.view(), first.view(),  blocks.view(),
-                  mask.view(),   counts.view(), indices.view()};
+  SelectArgs args;
+  args.scores = scores.view();
+  args.first = first.view();
+  args.blocks = blocks.view();
+  args.mask = mask.view();
+  args.counts = counts.view();
+  args.indices = indices.view();
   select(args);
   CHECK(counts.values() == std::vector<double>{1, 2});
   CHECK(indices.values() == std::vector<double>{0, -1, -1, 0, 1, -1});
@@ -274,8 +279,8 @@ TEST_CASE("select_blocks: a call of the library", "[select]") {
     args.thresholds.reset();
     CHECK_THROWS_WITH(per_head(args), Contains("thresholds: missing"));
     const SelectBlocks best = select_blocks(fast_device(), {.by = SelectBy::TopK});
-    args.k = 1;
-    CHECK_THROWS_WITH(best(args), Contains("k: expected 2 (the forced blocks) to"));
+    args.top_k = 1;
+    CHECK_THROWS_WITH(best(args), Contains("top_k: expected 2 (the forced blocks) to"));
     args.mask.shape[2] = 3;
     CHECK_THROWS_WITH(select(args), Contains("mask: expected shape [1, 1, 2, 3], got"));
     CHECK_THROWS_WITH(select_blocks_kernel({.by = SelectBy::TopK, .ref_compat = true}),
