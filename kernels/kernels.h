@@ -1,6 +1,7 @@
 // The kernel library.
 #pragma once
 
+#include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 #include "kernels/compare.h"
 #include "kernels/masks.h"
@@ -8,5 +9,8 @@
 #include "kernels/quest/quest.h"
 #include "kernels/registry.h"
 #include "kernels/row_softmax/row_softmax.h"
+#include "kernels/select_blocks/select_blocks.h"
+#include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/sparse_decode.h"
 #include "kernels/tile_copy/tile_copy.h"
+#include "kernels/xattention/xattention.h"

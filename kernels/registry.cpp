@@ -7,12 +7,16 @@
 #include <charconv>
 
 #include "ir/error.h"
+#include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/entry.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"
 #include "kernels/row_softmax/row_softmax.h"
+#include "kernels/select_blocks/select_blocks.h"
+#include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/entry.h"
 #include "kernels/tile_copy/tile_copy.h"
+#include "kernels/xattention/xattention.h"
 
 namespace kiln {
 
@@ -81,13 +85,17 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
 }
 
 const std::vector<KernelEntry>& kernel_registry() {
-  static const std::vector<KernelEntry> registry = {block_sparse_attention_entry(),
+  static const std::vector<KernelEntry> registry = {antidiag_scores_entry(),
+                                                    block_sparse_attention_entry(),
                                                     matmul_entry(),
                                                     minmax_pool_entry(),
                                                     quest_score_entry(),
                                                     row_softmax_entry(),
+                                                    select_blocks_entry(),
+                                                    softmax_block_sum_entry(),
                                                     sparse_decode_entry(),
-                                                    tile_copy_entry()};
+                                                    tile_copy_entry(),
+                                                    xattn_estimate_entry()};
   return registry;
 }
 
