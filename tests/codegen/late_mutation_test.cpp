@@ -25,7 +25,7 @@ TEST_CASE("each mistake in the protocol of a late file shows", "[late][emulated]
                                 options);
     RandomBindings expected = inputs;
     interpret(*kernel, expected.bindings());
-    problems.push_back([=](const std::string& text, ptx::AsyncMode mode, uint64_t most) {
+    problems.push_back([=](const std::string& text, ptx::AsyncMode mode, uint64_t most) mutable {
       GpuCode changed = code;
       changed.ptx = text;
       RandomBindings mine = inputs;

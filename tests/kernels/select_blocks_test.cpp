@@ -247,7 +247,7 @@ TEST_CASE("select_blocks: heads that choose disjoint quarters", "[select]") {
 }
 
 TEST_CASE("select_blocks: a call of the library", "[select]") {
-  const SelectBlocks select = select_blocks(fast_device(), {});
+  const SelectBlocks select = select_blocks(device("host"), {});
   Array scores(F32, {1, 1, 2, 3}, std::vector<double>{1, 0, 0, 3, 1, 0});
   Array first(I32, {1}), blocks(I32, {1}), mask(Bool, {1, 1, 2, 3});
   Array counts(I32, {1, 1, 2}), indices(I32, {1, 1, 2, 3});
