@@ -8,6 +8,8 @@
 
 namespace kiln {
 
+class Device;  // runtime/device.h
+
 // Strides are in elements; the last is 1 unless that extent is at most 1. Any other stride is
 // legal, 0 (broadcast) and negative included. Does not own `data`.
 struct Memory {
@@ -15,6 +17,9 @@ struct Memory {
   DType dtype = F32;
   Shape shape;
   Shape strides;
+  // Whose memory it is, for callers who keep book: a call on another device is then refused. Null:
+  // not said.
+  const Device* device = nullptr;
 
   static Memory contiguous(void* data, DType dtype, Shape shape) {
     Shape strides(shape.size(), 1);

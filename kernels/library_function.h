@@ -30,8 +30,8 @@ struct UpTo {
 // The scalars of a call: params in the signature's order, and the dims that no tensor tells.
 template <size_t Params, size_t Dims = 0>
 struct CallScalars {
-  UpTo<Scalar, Params> params;
-  UpTo<int64_t, Dims> dims;
+  UpTo<Scalar, Params> params = {};
+  UpTo<int64_t, Dims> dims = {};
 };
 
 // `Interface` says what the kernel takes: types Config, Args and Limits; kTensors, the names of all
@@ -90,7 +90,7 @@ class LibraryFunction : public Function {
       arguments.param(expected.params()[i].name, params[i]);
     for (size_t i = 0; i < dims.size(); ++i)
       arguments.dim(executable()->plan().free_dims()[i], dims[i]);
-    return kiln::bind(expected, arguments);
+    return Function::bind(arguments);
   }
 
   // Bytes of workspace that no call within the limits exceeds.

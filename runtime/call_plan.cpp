@@ -33,6 +33,7 @@ int64_t size_arithmetic(OpCode code, int64_t a, int64_t b) {
     default: break;
   }
   if (b == 0) return 0;
+  if (a >= 0 && b > 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);  // quicker
   return static_cast<int32_t>(a / b - (a % b != 0 && (a < 0) != (b < 0)));
 }
 
@@ -109,6 +110,7 @@ class CallPlan::Maker {
         for (Value operand : op.operands) step.operands.push_back(number(operand));
         step.code = op.code;
         step.extent = scalar.dtype == I32 && is_size_arithmetic(op.code);
+        if (step.extent) step.left = step.operands[0], step.right = step.operands[1];
         plan_.steps_.push_back(std::move(step));
       }
       plan_.initial_.push_back(scalar);
@@ -116,6 +118,12 @@ class CallPlan::Maker {
   }
 
   int number(Value value) const { return numbers_.at(value.id); }
+  // A constant as one of the values, so that all extents are found in one way.
+  int constant(int64_t extent) {
+    const auto [known, is_new] = constants_.emplace(extent, plan_.initial_.size());
+    if (is_new) plan_.initial_.push_back(Scalar::of_int(I64, extent));
+    return known->second;
+  }
   int value_of_name(const std::string& name) const {
     auto it = names_.find(name);
     return it == names_.end() ? kNone : it->second;
@@ -124,9 +132,12 @@ class CallPlan::Maker {
   void add_tensor(const TensorInfo& tensor) {
     TensorPlan plan{tensor.dtype, {}, tensor.written()};
     for (const AxisInfo& info : tensor.axes) {
-      Axis axis{info.extent, info.value ? number(info.value) : kNone, false, false};
+      Axis axis{info.value ? number(info.value) : constant(info.extent)};
       axis.decides = !info.dim.empty() && decided_.insert(info.dim).second;
       axis.computed = info.value && info.dim.empty();
+      if (axis.computed)
+        plan_.computed_.push_back(
+            {plan_.tensors_.size(), plan.axes.size(), static_cast<size_t>(axis.value)});
       plan.axes.push_back(axis);
     }
     tensor_indices_[tensor.name] = static_cast<int>(plan_.tensors_.size());
@@ -139,7 +150,7 @@ class CallPlan::Maker {
     size_t next = 0;
     for (int64_t extent : type.shape)
       plan.axes.push_back(
-          {extent, extent == kDynamic ? number(op.operands[next++]) : kNone, false, true});
+          {extent == kDynamic ? number(op.operands[next++]) : constant(extent), false, true});
     tensor_indices_[op.word("name")] =
         static_cast<int>(plan_.tensors_.size() + plan_.workspaces_.size());
     plan_.workspaces_.push_back(std::move(plan));
@@ -147,12 +158,14 @@ class CallPlan::Maker {
   }
 
   void add_launch(const Op& op, const std::vector<Slot>& slots) {
-    LaunchPlan plan{{kNone, kNone, kNone}, {}, {}};
+    LaunchPlan plan{{kNone, kNone, kNone}, {}, {}, 0};
     for (size_t axis = 0; axis < op.operands.size(); ++axis)
       plan.grid[axis] = number(op.operands[axis]);
     for (const Slot& slot : slots) {
       if (slot.kind != Slot::Kind::Map) {
-        plan.slots.push_back(source(slot));
+        const Source own = source(slot);
+        if (plan.slots.empty() || !extend(plan.slots.back(), own)) plan.slots.push_back(own);
+        ++plan.slot_count;
       } else if (plan.slots.empty()) {
         plan.maps.push_back(map_source(slot));
       } else {
@@ -160,6 +173,16 @@ class CallPlan::Maker {
       }
     }
     plan_.launches_.push_back(std::move(plan));
+  }
+
+  // A tensor's address and strides of its axes, one after another, are one source.
+  static bool extend(Source& last, const Source& next) {
+    const bool holds_tensor = last.kind == Slot::Kind::Pointer || last.kind == Slot::Kind::Stride;
+    if (!holds_tensor || next.kind != Slot::Kind::Stride || next.index != last.index) return false;
+    if (last.strides == 0) last.axis = next.axis;
+    if (next.axis != last.axis + last.strides) return false;
+    ++last.strides;
+    return true;
   }
 
   InternalError unknown(const Slot& slot) const {
@@ -181,7 +204,7 @@ class CallPlan::Maker {
     const auto [tensor, plan] = tensor_of(slot);
     if (slot.kind == Slot::Kind::Stride && slot.axis >= static_cast<int>(plan->axes.size()))
       throw unknown(slot);
-    return {slot.kind, tensor, slot.axis};
+    return {slot.kind, tensor, slot.axis, slot.kind == Slot::Kind::Stride ? 1 : 0};
   }
 
   MapSource map_source(const Slot& slot) const {
@@ -200,8 +223,9 @@ class CallPlan::Maker {
   CallPlan& plan_;
   const Kernel& kernel_;
   std::vector<OpId> launch_ops_;
-  std::set<uint32_t> needed_;         // values
-  std::map<uint32_t, int> numbers_;   // of values
+  std::set<uint32_t> needed_;        // values
+  std::map<uint32_t, int> numbers_;  // of values
+  std::map<int64_t, int> constants_;
   std::map<std::string, int> names_;  // of dims and params that are numbered
   std::map<std::string, int> tensor_indices_;
   std::set<std::string> decided_;  // dims that a tensor tells
@@ -218,42 +242,45 @@ CallPlan::Frame& CallPlan::thread_frame() {
   return frame;
 }
 
-bool CallPlan::accepts_tensor(const TensorPlan& plan, const Memory& memory, Frame& frame) const {
-  const size_t rank = plan.axes.size();
-  if (memory.dtype != plan.dtype || memory.shape.size() != rank || memory.strides.size() != rank)
-    return false;
-  bool empty = false;
-  for (size_t i = 0; i < rank; ++i) {
-    const Axis& axis = plan.axes[i];
-    const int64_t extent = memory.shape[i];
-    if (extent < 0 || extent > kMaxExtent) return false;
-    empty |= extent == 0;
-    if (axis.value == kNone) {
-      if (extent != axis.extent) return false;
-    } else if (axis.decides) {
-      frame.values[static_cast<size_t>(axis.value)].i = extent;
-    } else if (!axis.computed && frame.values[static_cast<size_t>(axis.value)].i != extent) {
+bool CallPlan::accepts_tensors(const CallArguments& arguments, Scalar* values) const {
+  const Memory* const* next = arguments.tensors.data();
+  for (const TensorPlan& plan : tensors_) {
+    const Memory* memory = *next++;
+    const size_t rank = plan.axes.size();
+    if (!memory || memory->dtype != plan.dtype || memory->shape.size() != rank ||
+        memory->strides.size() != rank)
       return false;
+    const int64_t *shape = memory->shape.data(), *strides = memory->strides.data();
+    uint64_t extents = 0, distances = 0;  // all bits that are set in any of them
+    bool empty = false;
+    for (const Axis& axis : plan.axes) {
+      const int64_t extent = *shape++, stride = *strides++;
+      if (axis.decides)
+        values[axis.value].i = extent;
+      else if (values[axis.value].i != extent && !axis.computed)
+        return false;
+      empty |= extent == 0;
+      extents |= static_cast<uint64_t>(extent);
+      distances |= static_cast<uint64_t>(stride ^ (stride >> 63));
     }
+    if (extents > uint64_t{kMaxExtent}) return false;  // or negative
+    if (!empty && !accepts_layout(plan, *memory, extents, distances)) return false;
   }
-  if (empty) return true;  // the rest only matters where there are elements
-  const uintptr_t misaligned = size_of(plan.dtype) - 1;  // sizes are powers of 2
-  if (!memory.data || (reinterpret_cast<uintptr_t>(memory.data) & misaligned) != 0) return false;
-  return accepts_strides(plan, memory);
+  return true;
 }
 
 // Of a tensor with elements: the last axis contiguous, nothing written twice, all of it in the
-// address space.
-bool CallPlan::accepts_strides(const TensorPlan& plan, const Memory& memory) {
-  constexpr double kFar = 0x1p56;  // elements: 8 axes of 8 bytes stay below 2^62 bytes
+// address space, its address aligned.
+bool CallPlan::accepts_layout(const TensorPlan& plan, const Memory& memory, uint64_t extents,
+                              uint64_t distances) {
   const size_t rank = plan.axes.size();
+  const uintptr_t misaligned = size_of(plan.dtype) - 1;  // sizes are powers of 2
+  if (!memory.data || (reinterpret_cast<uintptr_t>(memory.data) & misaligned) != 0) return false;
   if (rank > 0 && memory.shape[rank - 1] != 1 && memory.strides[rank - 1] != 1) return false;
-  bool near = rank <= 8;
-  for (size_t i = 0; i < rank; ++i) {
-    const int64_t stride = memory.strides[i];
-    if (stride == 0 && plan.written && memory.shape[i] > 1) return false;
-    near &= std::abs(static_cast<double>(stride)) * static_cast<double>(memory.shape[i]) < kFar;
-  }
+  for (size_t i = 0; plan.written && i < rank; ++i)
+    if (memory.strides[i] == 0 && memory.shape[i] > 1) return false;
+  // 8 axes of 2^24 elements of 8 bytes that are 2^32 apart are less than 2^62 bytes.
+  const bool near = rank <= 8 && extents < 1u << 24 && distances < uint64_t{1} << 32;
   return near || byte_extent(memory).fits;
 }
 
@@ -264,7 +291,8 @@ bool CallPlan::accepts_grid(const std::array<int64_t, 3>& blocks) const {
     if (blocks[axis] == 0) all = 0;
   }
   if (all == 0) return true;
-  return blocks[1] <= kMaxBlocks / blocks[0] && blocks[2] <= kMaxBlocks / (blocks[0] * blocks[1]);
+  const int64_t plane = blocks[0] * blocks[1];  // each is below 2^31
+  return plane <= kMaxBlocks && plane * blocks[2] <= kMaxBlocks;
 }
 
 bool CallPlan::accepts(const CallArguments& arguments, Frame& frame) const {
@@ -272,40 +300,30 @@ bool CallPlan::accepts(const CallArguments& arguments, Frame& frame) const {
       arguments.params.size() != param_values_.size() || arguments.dims.size() != free_dims_.size())
     return false;
   frame.values = initial_;
-  for (size_t i = 0; i < tensors_.size(); ++i)
-    if (!arguments.tensors[i] || !accepts_tensor(tensors_[i], *arguments.tensors[i], frame))
-      return false;
+  Scalar* const values = frame.values.data();
+  if (!accepts_tensors(arguments, values)) return false;
   for (size_t i = 0; i < free_dims_.size(); ++i) {
     const int64_t dim = arguments.dims[i];
     if (dim < 0 || dim > kMaxExtent) return false;
-    frame.values[static_cast<size_t>(free_dim_values_[i])].i = dim;
+    values[free_dim_values_[i]].i = dim;
   }
   for (size_t i = 0; i < param_values_.size(); ++i) {
     const Scalar& param = arguments.params[i];
     if (param.dtype != signature_.params()[i].dtype) return false;
-    if (param_values_[i] != kNone) frame.values[static_cast<size_t>(param_values_[i])] = param;
+    if (param_values_[i] != kNone) values[param_values_[i]] = param;
   }
   const Kernel& kernel = signature_.kernel();
   for (const Step& step : steps_) {
     if (step.extent) [[likely]] {
-      frame.values[static_cast<size_t>(step.value)].i =
-          size_arithmetic(step.code, frame.values[static_cast<size_t>(step.operands[0])].i,
-                          frame.values[static_cast<size_t>(step.operands[1])].i);
+      values[step.value].i = size_arithmetic(step.code, values[step.left].i, values[step.right].i);
       continue;
     }
     frame.operands.clear();
-    for (int operand : step.operands)
-      frame.operands.push_back(frame.values[static_cast<size_t>(operand)]);
-    frame.values[static_cast<size_t>(step.value)] =
-        evaluate(kernel, kernel.op(step.op), frame.operands);
+    for (int operand : step.operands) frame.operands.push_back(values[operand]);
+    values[step.value] = evaluate(kernel, kernel.op(step.op), frame.operands);
   }
-  for (size_t i = 0; i < tensors_.size(); ++i)
-    for (size_t k = 0; k < tensors_[i].axes.size(); ++k) {
-      const Axis& axis = tensors_[i].axes[k];
-      if (axis.computed &&
-          frame.values[static_cast<size_t>(axis.value)].i != arguments.tensors[i]->shape[k])
-        return false;
-    }
+  for (const ComputedAxis& one : computed_)
+    if (values[one.value].i != arguments.tensors[one.tensor]->shape[one.axis]) return false;
   for (size_t launch = 0; launch < launches_.size(); ++launch)
     if (!accepts_grid(grid(launch, frame))) return false;
   return shape_workspaces(frame);
@@ -323,8 +341,7 @@ bool CallPlan::shape_workspaces(Frame& frame) const {
     int64_t elements = 1;
     for (size_t k = plan.axes.size(); k-- > 0;) {
       const Axis& axis = plan.axes[k];
-      const int64_t extent =
-          axis.value == kNone ? axis.extent : frame.values[static_cast<size_t>(axis.value)].i;
+      const int64_t extent = frame.values[static_cast<size_t>(axis.value)].i;
       memory.shape[k] = extent;
       memory.strides[k] = elements;
       // 2^50 elements are more than any machine has, and sums of their bytes cannot overflow.
@@ -368,29 +385,26 @@ void CallPlan::place_workspaces(void* memory, Frame& frame) const {
 void CallPlan::fill_slots(size_t launch, const CallArguments& arguments, const Frame& frame,
                           uint64_t* parameters) const {
   const LaunchPlan& plan = launches_[launch];
-  const auto tensor = [&](int index) -> const Memory& {
-    return tensor_of(index, arguments, frame);
-  };
   uint64_t* slots = parameters + kMapWords * plan.maps.size();
   for (const Source& source : plan.slots) {
-    uint64_t value = 0;
     switch (source.kind) {
       case Slot::Kind::Pointer:
-        value = reinterpret_cast<uint64_t>(tensor(source.index).data);
+      case Slot::Kind::Stride: {
+        const Memory& tensor = tensor_of(source.index, arguments, frame);
+        if (source.kind == Slot::Kind::Pointer) *slots++ = reinterpret_cast<uint64_t>(tensor.data);
+        const int64_t* stride = tensor.strides.data() + source.axis;
+        for (int i = 0; i < source.strides; ++i) *slots++ = static_cast<uint64_t>(*stride++);
         break;
-      case Slot::Kind::Stride:
-        value =
-            static_cast<uint64_t>(tensor(source.index).strides[static_cast<size_t>(source.axis)]);
-        break;
+      }
       case Slot::Kind::Dim:
-        value = static_cast<uint64_t>(frame.values[static_cast<size_t>(source.index)].i);
+        *slots++ = static_cast<uint64_t>(frame.values[static_cast<size_t>(source.index)].i);
         break;
       case Slot::Kind::Param:
-        store_element(arguments.params[static_cast<size_t>(source.index)], &value);
+        *slots = 0;
+        store_element(arguments.params[static_cast<size_t>(source.index)], slots++);
         break;
       case Slot::Kind::Map: break;  // not among these
     }
-    *slots++ = value;
   }
 }
 

@@ -78,7 +78,7 @@ class CallPlan {
   // A launch's parameters, in words of 8 bytes: first its maps (codegen/abi.h), which the caller
   // makes, then what fill_slots puts behind them.
   size_t parameter_words(size_t launch) const {
-    return kMapWords * launches_[launch].maps.size() + launches_[launch].slots.size();
+    return kMapWords * launches_[launch].maps.size() + launches_[launch].slot_count;
   }
   void fill_slots(size_t launch, const CallArguments& arguments, const Frame& frame,
                   uint64_t* parameters) const;
@@ -94,7 +94,8 @@ class CallPlan {
   const std::vector<MapSource>& maps(size_t launch) const { return launches_[launch].maps; }
   const Memory& tensor_of(int tensor, const CallArguments& arguments, const Frame& frame) const {
     const auto i = static_cast<size_t>(tensor);
-    return i < tensors_.size() ? *arguments.tensors[i] : frame.workspaces[i - tensors_.size()];
+    const size_t tensors = arguments.tensors.size();
+    return i < tensors ? *arguments.tensors[i] : frame.workspaces[i - tensors];
   }
 
   // Of an entered call with its workspaces placed.
@@ -114,39 +115,45 @@ class CallPlan {
  private:
   static constexpr int kNone = -1;
   struct Axis {
-    int64_t extent = kDynamic;  // if constant
-    int value = kNone;          // else an index into Frame::values,
-    bool decides = false;       // which this axis gives its value,
-    bool computed = false;      // or which is known only when all dims are
+    int value;              // the extent: an index into Frame::values,
+    bool decides = false;   // which this axis gives its value,
+    bool computed = false;  // or which is known only when all dims are
   };
   struct TensorPlan {
     DType dtype;
     std::vector<Axis> axes;
     bool written = false;
   };
+  struct ComputedAxis {  // of which tensor; its extent is to be values[value]
+    size_t tensor, axis, value;
+  };
   struct Step {  // values[value] = op(values[operands]…)
     OpId op;
     int value;
     std::vector<int> operands;
-    bool extent =
-        false;  // arithmetic of sizes: the two operands are i32, and `code` one of six ops
+    // Arithmetic of sizes: `code` is one of six ops, on values[left] and values[right], both i32.
+    bool extent = false;
     OpCode code = OpCode::Add;
+    int left = kNone, right = kNone;
   };
-  struct Source {  // of a slot; tensors from tensors_.size() on are workspaces
+  struct Source {  // of slots; tensors from tensors_.size() on are workspaces
     Slot::Kind kind;
     int index;
     int axis;
+    int strides = 0;  // so many, from `axis` on
   };
   struct LaunchPlan {
     std::array<int, 3> grid;  // values, or kNone for 1
     std::vector<MapSource> maps;
     std::vector<Source> slots;  // the others
+    size_t slot_count = 0;      // that these fill
   };
   class Maker;
 
   bool accepts(const CallArguments& arguments, Frame& frame) const;
-  bool accepts_tensor(const TensorPlan& plan, const Memory& memory, Frame& frame) const;
-  static bool accepts_strides(const TensorPlan& plan, const Memory& memory);
+  bool accepts_tensors(const CallArguments& arguments, Scalar* values) const;
+  static bool accepts_layout(const TensorPlan& plan, const Memory& memory, uint64_t extents,
+                             uint64_t distances);
   bool accepts_grid(const std::array<int64_t, 3>& blocks) const;
   bool shape_workspaces(Frame& frame) const;
   static uint64_t aligned(uint64_t bytes) {
@@ -159,6 +166,7 @@ class CallPlan {
   GridLimits grid_limits_;
   std::vector<std::string> free_dims_;
   std::vector<TensorPlan> tensors_, workspaces_;
+  std::vector<ComputedAxis> computed_;
   std::vector<std::string> workspace_names_;
   std::vector<OpId> workspace_ops_;
   std::vector<Scalar> initial_;  // of Frame::values: constants, and dtypes of all

@@ -90,6 +90,8 @@ void CudaExecutable::fill(size_t launch, const CallArguments& arguments,
 void CudaExecutable::check_pointers(const CallArguments& arguments) const {
   for (size_t i = 0; i < tensor_texts_.size(); ++i) {
     const Memory& memory = *arguments.tensors[i];
+    if (shared_.pointer_check.knows(memory.data)) [[likely]]
+      continue;
     const bool empty = std::find(memory.shape.begin(), memory.shape.end(), 0) != memory.shape.end();
     if (!empty) shared_.pointer_check(memory.data, tensor_texts_[i]);
   }

@@ -50,9 +50,13 @@ class PointerCheck {
   }
   // UserError naming `what` if the pointer is not this device's memory.
   void operator()(const void* pointer, std::string_view what) {
-    const uintptr_t page = page_of(pointer);
-    if (pages_[page % kEntries].load(std::memory_order_relaxed) != page) [[unlikely]]
+    if (!knows(pointer)) [[unlikely]]
       look_up(pointer, what);
+  }
+  // Its page was found to be this device's.
+  bool knows(const void* pointer) const {
+    const uintptr_t page = page_of(pointer);
+    return pages_[page % kEntries].load(std::memory_order_relaxed) == page;
   }
 
  private:

@@ -34,6 +34,27 @@ void Function::refuse_released() {
                   "the one that compile returned; copies of it are cheap");
 }
 
+void Function::check_device(const std::string& tensor, const Memory& memory) const {
+  if (!memory.device || memory.device->name() == device_->name()) return;
+  throw UserError(
+      fmt::format("{}: {}: expected memory of {}, got memory of {}", signature_->kernel().name,
+                  tensor, device_->name(), memory.device->name()),
+      "copy the tensor there, or call a handle that was compiled for the device where it is");
+}
+
+void Function::check_devices(const CallArguments& arguments) const {
+  const std::vector<TensorInfo>& expected = signature_->tensors();
+  if (arguments.tensors.size() != expected.size()) return;  // as launch will say
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (arguments.tensors[i]) check_device(expected[i].name, *arguments.tensors[i]);
+}
+
+Bindings Function::bind(const Arguments& arguments) const {
+  Bindings bindings = kiln::bind(signature(), arguments);
+  for (const auto& [name, memory] : bindings.tensors) check_device(name, memory);
+  return bindings;
+}
+
 void Function::refuse_text(const char* what, const char* instead) const {
   throw UserError(fmt::format("{}: there is no {} of a kernel for {}", signature_->kernel().name,
                               what, device_->name()),

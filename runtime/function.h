@@ -37,13 +37,16 @@ class Function {
   void operator()(const CallArguments& arguments, Stream stream,
                   const Workspace& workspace = {}) const {
     alive();
+    for (const Memory* tensor : arguments.tensors)
+      if (tensor && tensor->device && tensor->device != device_) [[unlikely]]
+        check_devices(arguments);
     executable_->launch(arguments, stream, workspace);
   }
   // By name, to the end (runtime/launch.h).
-  void operator()(const Arguments& arguments) const {
-    alive();
-    executable_->run(bind(*signature_, arguments));
-  }
+  void operator()(const Arguments& arguments) const { executable()->run(bind(arguments)); }
+  // The arguments as the kernel takes them (runtime/launch.h); UserError if they are not that, or
+  // on another device.
+  Bindings bind(const Arguments& arguments) const;
 
   // Bytes of workspace that no call with dims within the limits exceeds; 0 if it needs none.
   // UserError naming a dim that has no limit and matters.
@@ -66,6 +69,10 @@ class Function {
       refuse_released();
   }
   [[noreturn]] static void refuse_released();
+  // UserError naming a tensor whose memory is said to be another device's. One GPU is several
+  // devices, by the architecture of their code.
+  [[gnu::cold]] void check_devices(const CallArguments& arguments) const;
+  void check_device(const std::string& tensor, const Memory& memory) const;
   [[noreturn]] void refuse_text(const char* what, const char* instead) const;
   Kernel lowered() const;
 

@@ -68,8 +68,8 @@ Kernel block_sparse_attention_kernel(const AttentionConfig& config);
 // 1 / sqrt(head_dim). A mask or lists may be larger than needed; the surplus is ignored.
 struct AttentionArgs {
   Memory q, k, v, o;
-  std::optional<Memory> mask, counts, indices, lse;
-  std::optional<float> scale;
+  std::optional<Memory> mask = {}, counts = {}, indices = {}, lse = {};
+  std::optional<float> scale = {};
 };
 // UserError naming the argument, what was expected and what came.
 void check(const AttentionConfig& config, const AttentionArgs& args);

@@ -141,12 +141,11 @@ KernelEntry quest_score_entry() {
     const double scale = 1 / std::sqrt(static_cast<double>(config_of(options).head_dim));
     return std::map<std::string, Scalar>{{"scale", Scalar::of_float(F32, scale)}};
   };
-  entry.check = [](const Options&, const Bindings& bindings) {
-    const int64_t heads = bindings.tensors.at("q").shape[1];
-    const int64_t heads_kv = bindings.tensors.at("kmin").shape[2];
-    if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0)
-      throw UserError(fmt::format("q: expected heads that are a multiple of heads_kv {}, got {}",
-                                  heads_kv, heads));
+  entry.check = [](const Options& options, const Bindings& bindings) {
+    const auto& tensors = bindings.tensors;
+    QuestScoreInterface::check(score_config(options),
+                               {tensors.at("q"), tensors.at("kmin"), tensors.at("kmax"),
+                                tensors.at("lengths"), tensors.at("scores")});
   };
   entry.reference = [](const Options& options, const Bindings& bindings) {
     return score_reference(score_config(options), bindings);

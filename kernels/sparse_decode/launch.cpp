@@ -52,6 +52,18 @@ void spread(Memory& scales, int64_t heads_kv) {
   scales.shape.push_back(1);
 }
 
+// The rule tries every number of splits. A step of a decode asks what the one before it did, so a
+// thread keeps its last answer.
+int64_t remembered_rule(const SplitShape& shape) {
+  static thread_local SplitShape asked;
+  static thread_local int64_t answer = split_rule(asked);
+  if (asked != shape) {
+    answer = split_rule(shape);
+    asked = shape;
+  }
+  return answer;
+}
+
 const DecodeArgs& in_full(const DecodeConfig& config, const DecodeArgs& args) {
   return DecodeInterface::in_full(config, args);
 }
@@ -151,7 +163,8 @@ void check(const DecodeConfig& config, const DecodeArgs& given) {
     throw UserError(fmt::format("splits: expected 1 to {}, got {}", kMostSplits, *args.splits));
   if (args.splits && args.batch_invariant)
     throw UserError("splits: expected none with batch_invariant, which chooses them");
-  const int64_t quota = split_plan(config, args, 1).quota;
+  const int64_t quota =
+      split_plan(config, args, std::max<int64_t>(1, config.multiprocessors)).quota;
   if (config.form != DecodeForm::Dense && quota > kMostListedBlocks)
     throw UserError(fmt::format("splits: expected at most {} blocks of keys each, got {}",
                                 kMostListedBlocks, quota));
@@ -170,11 +183,12 @@ SplitPlan split_plan(const DecodeConfig& config, const DecodeArgs& given, int64_
   const int64_t units = args.k.shape[2] * config.units();
   const int64_t bytes = blocks * config.block * (config.head_dim + config.dim_v()) *
                         static_cast<int64_t>(size_of(config.cache()));
-  const int64_t by_rule = split_rule({.tiles = args.q.shape[0] * units,
-                                      .multiprocessors = multiprocessors * resident_blocks(config),
-                                      .blocks = blocks,
-                                      .query_tiles = config.units(),
-                                      .bytes = bytes});
+  const int64_t by_rule =
+      remembered_rule({.tiles = args.q.shape[0] * units,
+                       .multiprocessors = multiprocessors * resident_blocks(config),
+                       .blocks = blocks,
+                       .query_tiles = config.units(),
+                       .bytes = bytes});
   // Sequences may be shorter than the longest: pieces small enough that those left at the end are
   // dealt out well, and large enough to be worth a merge.
   constexpr int64_t kMostBytes = 2 << 20;

@@ -71,10 +71,10 @@ Kernel sparse_decode_kernel(const DecodeConfig& config);
 // [heads_kv], are what an fp8 cache is to be multiplied by: finite, k's above 0.
 struct DecodeArgs {
   Memory q, k, v, o, lengths;
-  std::optional<Memory> chosen, table, starts, k_scale, v_scale, lse;
-  std::optional<float> scale;     // 1 / sqrt(head_dim) if not given
-  std::optional<int64_t> splits;  // at most so many a sequence; chosen if not given
-  bool batch_invariant = false;   // splits follow from each sequence alone
+  std::optional<Memory> chosen = {}, table = {}, starts = {}, k_scale = {}, v_scale = {}, lse = {};
+  std::optional<float> scale = {};     // 1 / sqrt(head_dim) if not given
+  std::optional<int64_t> splits = {};  // at most so many a sequence; chosen if not given
+  bool batch_invariant = false;        // splits follow from each sequence alone
 };
 // UserError naming the argument, what was expected and what came.
 void check(const DecodeConfig& config, const DecodeArgs& args);

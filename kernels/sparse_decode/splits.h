@@ -20,6 +20,7 @@ struct SplitShape {
   int64_t bytes = 0;        // of the keys and values that a kv head reads
   bool causal_or_local = true;
   int64_t most = kMostSplits;
+  bool operator==(const SplitShape&) const = default;
 };
 // The split rule of FlashAttention-3's decode (hopper/heuristics.h): 1 where tiles fill 80 % of the
 // multiprocessors or there are at most 4 blocks; else the fewest whose waves are 85 % as full as

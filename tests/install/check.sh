@@ -69,10 +69,13 @@ done
 step "pkg-config"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 pkg-config --atleast-version=0.1 kiln
-# shellcheck disable=SC2046
-g++ -std=c++20 "$outside/attention.cpp" $(pkg-config --cflags --libs kiln) -Wl,-rpath,"$prefix/lib" \
-  -o "$work/attention"
-"$work/attention"
+for compiler in g++ clang++; do  # neither warns of the headers or of members left out
+  command -v $compiler || continue
+  # shellcheck disable=SC2046
+  $compiler -std=c++20 -Wall -Wextra -Werror "$outside/attention.cpp" "$outside/own_kernel.cpp" \
+    $(pkg-config --cflags --libs kiln) -Wl,-rpath,"$prefix/lib" -o "$work/attention"
+  "$work/attention"
+done
 
 step "add_subdirectory"
 # What it would build is what this build has built: it must configure and know every file.
