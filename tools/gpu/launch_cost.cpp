@@ -18,6 +18,7 @@
 
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/sparse_decode/sparse_decode.h"
 #include "runtime/cuda_device.h"
 #include "runtime/cuda_error.h"
 
@@ -147,10 +148,38 @@ class SmallCall {
 
 using Bytes = std::vector<uint64_t>;
 
+// One of a kernel's launches, by the driver alone.
+void launch_bare(const CudaExecutable& kernel, size_t launch, const std::array<int64_t, 3>& grid,
+                 const Bytes& bytes) {
+  const cuda::Function& function = kernel.functions()[launch];
+  size_t size = bytes.size() * sizeof(uint64_t);
+  void* extra[] = {cuda::kParamBufferPointer, const_cast<uint64_t*>(bytes.data()),
+                   cuda::kParamBufferSize, &size, cuda::kParamEnd};
+  cuda::check(cuda::api().launch_kernel(
+                  function.handle(), static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
+                  static_cast<unsigned>(grid[2]),
+                  static_cast<unsigned>(kernel.code().launches[launch].threads), 1, 1,
+                  static_cast<unsigned>(function.dynamic_shared()), nullptr, nullptr, extra),
+              "launching");
+}
+
+// The host's time of each of many launches, in microseconds, with an empty queue at the start.
+template <class Launch>
+void time_launches(CudaDevice& gpu, std::vector<double>& into, const Launch& launch) {
+  constexpr int kLaunches = 200;
+  for (int i = 0; i < kLaunches; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    launch(i);
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+    into.push_back(time.count());
+  }
+  gpu.synchronize();
+}
+constexpr int kRuns = 50;
+
 // Medians over 10,000 calls each, in microseconds of the host's time. The ways alternate in short
 // runs with an empty queue, so that no launch waits for the device.
 void measure_launching(CudaDevice& gpu) {
-  constexpr int kRuns = 50, kLaunches = 200;
   const AttentionConfig config = config_of(F16, 64, true);
   const BlockSparseAttention attend = block_sparse_attention(gpu, config);
   const Function& positional = attend;
@@ -166,21 +195,11 @@ void measure_launching(CudaDevice& gpu) {
     plan.fill_slots(0, call.by_position(), frame, params.back().data());
   }
   const std::array<int64_t, 3> grid = plan.grid(0, frame);
-  const cuda::Function& function = kernel->functions()[0];
-  const auto block = static_cast<unsigned>(kernel->code().launches[0].threads);
   // Every way writes new addresses and lengths first, as a caller would: that is the caller's work,
   // so the bare launch, whose parameters are ready, does it too and only the call itself differs.
   const auto bare = [&](int i) {
     call.change(i);
-    const Bytes& bytes = params[static_cast<size_t>(i % SmallCall::kVariants)];
-    size_t size = bytes.size() * sizeof(uint64_t);
-    void* extra[] = {cuda::kParamBufferPointer, const_cast<uint64_t*>(bytes.data()),
-                     cuda::kParamBufferSize, &size, cuda::kParamEnd};
-    cuda::check(cuda::api().launch_kernel(
-                    function.handle(), static_cast<unsigned>(grid[0]),
-                    static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2]), block, 1, 1,
-                    static_cast<unsigned>(function.dynamic_shared()), nullptr, nullptr, extra),
-                "launching");
+    launch_bare(*kernel, 0, grid, params[static_cast<size_t>(i % SmallCall::kVariants)]);
   };
   const auto by_position = [&](int i) {
     call.change(i);
@@ -191,15 +210,8 @@ void measure_launching(CudaDevice& gpu) {
     attend(call.args(), nullptr);
   };
   std::vector<double> times[4];
-  const auto run = [&](std::vector<double>& into, auto&& launch) {
-    for (int i = 0; i < kLaunches; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      launch(i);
-      const std::chrono::duration<double, std::micro> time =
-          std::chrono::steady_clock::now() - start;
-      into.push_back(time.count());
-    }
-    gpu.synchronize();
+  const auto run = [&](std::vector<double>& into, const auto& launch) {
+    time_launches(gpu, into, launch);
   };
   for (int round = 0; round < kRuns; ++round) {
     {
@@ -223,12 +235,70 @@ void measure_launching(CudaDevice& gpu) {
   row("  more than bare", pushed - driver, "µs", 0.7);
 }
 
+// A decode call whose splits are merged: two launches and a workspace of the stream's.
+void measure_decode(CudaDevice& gpu) {
+  const SparseDecode decode = sparse_decode(gpu, {.dtype = F16, .head_dim = 128, .block = 64});
+  const auto kernel = cuda_executable(decode);
+  constexpr int64_t kRoom = 512, kEntries = 8, kSplits = 2;
+  std::vector<void*> memory;
+  const auto tensor = [&](DType dtype, Shape shape) {
+    Memory made = Memory::contiguous(nullptr, dtype, std::move(shape));
+    const std::vector<char> zeros(bytes_of(dtype, made.shape));
+    memory.push_back(made.data = gpu.allocate(zeros.size()));
+    gpu.upload(made.data, zeros.data(), zeros.size());
+    return made;
+  };
+  DecodeArgs args;
+  args.q = tensor(F16, {1, 1, 4, 128});
+  args.k = tensor(F16, {1, kRoom, 1, 128});
+  args.v = tensor(F16, {1, kRoom, 1, 128});
+  args.o = tensor(F16, {1, 1, 4, 128});
+  args.lengths = tensor(I32, {1});
+  args.chosen = tensor(I32, {1, 1, 1, kEntries});
+  args.splits = kSplits;
+  const Memory workspace = tensor(U8, {1 << 16});
+
+  const std::map<std::string, const Memory*> named = {
+      {"q", &args.q}, {"k", &args.k},             {"v", &args.v},
+      {"o", &args.o}, {"lengths", &args.lengths}, {"chosen", &*args.chosen}};
+  std::vector<const Memory*> ordered;
+  const CallPlan& plan = kernel->plan();
+  for (const TensorInfo& info : plan.signature().tensors()) ordered.push_back(named.at(info.name));
+  const auto scalars = DecodeInterface::scalars(decode.config(), args);
+  const CallArguments arguments{ordered, scalars.params, scalars.dims};
+  CallPlan::Frame frame;
+  plan.enter(arguments, frame);
+  plan.place_workspaces(workspace.data, frame);
+  std::vector<Bytes> params;
+  for (size_t i = 0; i < kernel->functions().size(); ++i) {
+    params.emplace_back(plan.parameter_words(i));
+    plan.fill_slots(i, arguments, frame, params.back().data());
+  }
+
+  std::vector<double> times[2];
+  cuda::Current current(gpu.context());
+  for (int round = 0; round < kRuns; ++round) {
+    time_launches(gpu, times[0], [&](int) {
+      for (size_t i = 0; i < params.size(); ++i)
+        launch_bare(*kernel, i, plan.grid(i, frame), params[i]);
+    });
+    time_launches(gpu, times[1], [&](int) { decode(args, nullptr); });
+  }
+  for (void* each : memory) gpu.release(each);
+  const double bare = median(times[0]), ours = median(times[1]);
+  fmt::print("launching sparse_decode, {} launches\n", params.size());
+  row("bare cuLaunchKernel for each, median of 10,000", bare, "µs");
+  row("the whole call", ours, "µs");
+  row("  more than bare", ours - bare, "µs", 1.5);
+}
+
 void measure() {
   CudaDevice& gpu = cuda_device();
   fmt::print("{}\n{}", gpu.description(), cuda_limits(gpu.context().properties()));
   measure_compiling(gpu);
   measure_loading(gpu);
   measure_launching(gpu);
+  measure_decode(gpu);
 }
 
 }  // namespace
