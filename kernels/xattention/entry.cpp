@@ -25,6 +25,7 @@ EstimateConfig config_of(const Options& options) {
   config.chunk = options.integer("chunk");
   config.select_mode = static_cast<SelectMode>(options.choice("select_mode", kModes));
   config.select = select_config(options);
+  config.threads = options.integer("threads");
   return validated(config);
 }
 
@@ -68,6 +69,11 @@ EstimateConfig validated(EstimateConfig config) {
   if (config.select_mode != SelectMode::Inverse)
     throw UserError(fmt::format("select_mode: expected inverse, got {}",
                                 kModes[static_cast<size_t>(config.select_mode)]));
+  if (config.threads < 0 || config.threads > 1024 || config.threads % 32 != 0)
+    throw UserError(
+        fmt::format("threads: expected 0 to 1024, a multiple of 32, got {}", config.threads));
+  // With 256 threads, what packed sequences and given starts take does not fit the registers.
+  if (config.threads == 0) config.threads = config.varlen || config.q_start ? 512 : 256;
   config.select.causal = config.causal;
   // Its chunks are whole blocks.
   config.select.ref_chunk = config.select.ref_compat ? ceil_div(config.chunk, config.block) : 0;
@@ -139,6 +145,8 @@ KernelEntry xattn_estimate_entry() {
   entry.options.push_back(
       {"select_mode", "inverse", "inverse", "how queries are paired with keys in a cell"});
   for (OptionInfo& option : select_options()) entry.options.push_back(std::move(option));
+  entry.options.push_back({"threads", "0", "0 to 1024, a multiple of 32; 0: chosen",
+                           "threads of a block that sums, on a GPU"});
   entry.shipped = {{},
                    {{"dtype", "bf16"}},
                    {{"stride", "16"}},

@@ -9,12 +9,11 @@
 namespace kiln {
 namespace {
 
-constexpr int kThreads = 256;
-
 void write_sums(const EstimateConfig& c, const CellInterface& t, const Expr& scale,
                 const Tensor& out) {
   const int64_t block = c.block / c.stride, blocks = kCellTile / block;  // of cells; of a tile
-  const auto grid = launch({ceildiv(t.rows(), kCellTile), t.heads, t.batch}, {.threads = kThreads});
+  const auto grid = launch({ceildiv(t.rows(), kCellTile), t.heads, t.batch},
+                           {.threads = static_cast<int>(c.threads)});
   // Causal rows see the more the later they are: those begin first.
   const Expr tile = ceildiv(t.rows(), kCellTile) - 1 - grid[0], row = tile * kCellTile;
   const Expr &h = grid[1], &b = grid[2];

@@ -34,6 +34,7 @@ struct EstimateConfig {
   int64_t chunk = 16384;
   SelectMode select_mode = SelectMode::Inverse;  // others are errors
   SelectConfig select;                           // its causal and ref_chunk follow from the above
+  int64_t threads = 0;                           // of a block that sums; 0: chosen
   bool operator==(const EstimateConfig&) const = default;
 
   AntidiagConfig cells() const;

@@ -21,7 +21,9 @@ std::vector<double> scores_of(Device& device, CellCase& c) {
   EntryRun run{"antidiag_scores", c.settings(), c.arguments(), {{"scores", &scores}}};
   run.settings["out"] = std::string(name(c.config.out));
   INFO(c.describe());
-  check_entry(device, run, {{"scores", accuracy_rule(c.config.out)}});
+  // Hundreds of products are added in f32.
+  const AccuracyRule added{.row = 5e-5, .element = 5e-5};
+  check_entry(device, run, {{"scores", c.config.out == F32 ? added : accuracy_rule(c.config.out)}});
   return scores.values();
 }
 
@@ -33,7 +35,7 @@ TEST_CASE("antidiag_scores: any batch, packed or not, with history", "[antidiag]
     return *(list.begin() + random() % list.size());
   };
   for (const std::string& name : devices_and_emulator(true))
-    for (int round = 0; round < (name == "host" ? 24 : 3); ++round) {
+    for (int round = 0; round < (name == "host" ? 20 : 2); ++round) {
       AntidiagConfig config;
       config.dtype = random() % 2 ? F16 : BF16;
       config.out = random() % 2 ? F32 : config.dtype;

@@ -71,8 +71,9 @@ std::vector<Job> shipped(std::string_view target) {
   }
   if (target == "sm_80" || target == "sm_90")
     for (const DecodeConfig& config : shipped_decode_configs()) jobs.push_back(decode_job(config));
-  for (const char* other : {"row_softmax", "tile_copy", "minmax_pool", "quest_score",
-                            "antidiag_scores", "select_blocks", "softmax_block_sum", "xattn_estimate"}) {
+  for (const char* other :
+       {"row_softmax", "tile_copy", "minmax_pool", "quest_score", "antidiag_scores",
+        "select_blocks", "softmax_block_sum", "xattn_estimate"}) {
     const KernelEntry& entry = kernel_named(other);
     for (const auto& settings : entry.shipped)
       jobs.push_back({other, entry.build(entry.with_defaults(settings), target)});

@@ -57,10 +57,9 @@ TEST_CASE("attention with scores computed ahead has no races", "[races]") {
 
 TEST_CASE("no kernel of the library has races", "[races][long]") {
   for (const KernelEntry& entry : kernel_registry())
-    for (const char* target : {"sm_80", "sm_90"}) {
-      INFO(entry.name << " for " << target);
-      expect_no_races(entry.build(entry.with_defaults({}), target), target);
-    }
+    for (const char* target : {"sm_80", "sm_90"}) DYNAMIC_SECTION(entry.name << " for " << target) {
+        expect_no_races(entry.build(entry.with_defaults({}), target), target);
+      }
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
+// Of scores, whose many products are added in f32, an exponential.
+constexpr AccuracyRule kSums{.row = 5e-5, .element = 5e-5};
+
 struct EstimateCase {
   EstimateConfig config;
   CellCase cells;
@@ -63,16 +66,46 @@ struct EstimateCase {
   void check(Device& device) {
     run(device);
     INFO(fmt::format("{} block {} on {}", cells.describe(), config.block, device.name()));
-    const Comparison result =
-        compare(sums.values(), estimate_sums(config, args()),
-                std::max<int64_t>(sums.shape().back(), 1), accuracy_rule(F32));
+    const Comparison result = compare(sums.values(), estimate_sums(config, args()),
+                                      std::max<int64_t>(sums.shape().back(), 1), kSums);
     INFO("sums: " << result.str());
     CHECK(result.ok());
     const ChoiceResults expected = estimate_choice(config, args(), sums.values());
     CHECK(mask.values() == expected.mask);
+    check_against_oracle();
     if (!config.select.list) return;
     CHECK(counts.values() == expected.counts);
     CHECK(indices.values() == expected.indices);
+  }
+  // The choice from float64's own sums is the same, but where scores are too near to tell: there as
+  // much mass, and no block more that it does not take, a block a row and 2 % in all apart.
+  void check_against_oracle() {
+    const HeadReduce reduce = config.select.reduce;
+    if (config.select.by != SelectBy::Threshold || reduce != HeadReduce::None ||
+        config.select.ref_compat || config.select.per_head)
+      return;
+    const std::vector<double> oracle = estimate_sums(config, args());
+    const std::vector<double> wanted = estimate_choice(config, args(), oracle).mask;
+    const auto cols = static_cast<size_t>(std::max<int64_t>(mask.shape().back(), 1));
+    double chosen_in_all = 0, wanted_in_all = 0;
+    for (size_t row = 0; row < oracle.size(); row += cols) {
+      double total = 0, covered = 0, least = 1e30, here = 0, there = 0;
+      for (size_t c = row; c < row + cols; ++c) {
+        total += oracle[c];
+        here += mask.get(static_cast<int64_t>(c));
+        there += wanted[c];
+        if (mask.get(static_cast<int64_t>(c)) == 0) continue;
+        covered += oracle[c];
+        if (wanted[c] == 0) least = std::min(least, oracle[c]);
+      }
+      const double asked = threshold.value_or(kDefaultThreshold) * total;
+      if (total > 0) CHECK(covered >= asked - 1e-3 * total);
+      if (least < 1e30) CHECK(covered - least < asked + 1e-3 * total);
+      CHECK(std::abs(here - there) <= 1);
+      chosen_in_all += here;
+      wanted_in_all += there;
+    }
+    CHECK(std::abs(chosen_in_all - wanted_in_all) <= 0.02 * wanted_in_all);
   }
   bool is_chosen(int64_t b, int64_t h, int64_t row, int64_t col) const {
     const Shape& s = mask.shape();
@@ -88,7 +121,7 @@ TEST_CASE("xattn_estimate: any batch, packed or not, with history", "[xattention
     return *(list.begin() + random() % list.size());
   };
   for (const std::string& name : devices_and_emulator(false))
-    for (int round = 0; round < (name == "host" ? 24 : 4); ++round) {
+    for (int round = 0; round < (name == "host" ? 20 : 2); ++round) {
       EstimateConfig config;
       config.dtype = random() % 2 ? F16 : BF16;
       config.head_dim = of({16, 32, 64});
@@ -103,7 +136,7 @@ TEST_CASE("xattn_estimate: any batch, packed or not, with history", "[xattention
       config.select.ref_compat = random() % 4 == 0;
       if (random() % 4 == 0 && !config.select.ref_compat) config.select.by = SelectBy::TopK;
       const int64_t heads_kv = of({1, 2}), heads = heads_kv * of({1, 3});
-      const int64_t longest = name == "host" ? 1000 : 300;
+      const int64_t longest = name == "host" ? 800 : 200;
       EstimateCase c(config, random_sequences(config.cells(), of({1, 2, 3}), longest, random),
                      heads, heads_kv, random);
       const std::array amounts = {.9, .5, 1.0, .99};
@@ -165,13 +198,15 @@ TEST_CASE("xattn_estimate: a key parallel to the queries, long ago, is found", "
   std::mt19937_64 random(run_seed());
   for (const std::string& name : devices_and_emulator(false))
     for (int64_t stride : {4, 8, 16}) {
-      if (name != "host" && stride != 8) continue;
+      if (name != "host" && stride != 16) continue;
       EstimateConfig config{.head_dim = 32, .stride = stride, .varlen = true, .q_start = true};
       config.select.list = false;
-      EstimateCase c(config, {{512, 1512, 1000}, {100, 1100, 1000}}, 8, 2, random);
+      const bool fast = name == "host";
+      const std::vector<SequenceSizes> chunks = {{512, 1512, 1000}, {100, 1100, 1000}};
+      EstimateCase c(config, fast ? chunks : std::vector{chunks[1]}, 8, 2, random);
       for (int64_t i = 0; i < c.cells.q.size(); ++i) c.cells.q.set(i, c.cells.q.get(i) * 0.1);
       for (int64_t i = 0; i < c.cells.k.size(); ++i) c.cells.k.set(i, c.cells.k.get(i) * 0.1);
-      for (int64_t b = 0; b < 2; ++b)
+      for (int64_t b = 0; b < c.cells.batch(); ++b)
         for (int64_t d = 0; d < 32; ++d) {
           const double direction = d % 2 ? 1 : -1;
           for (int64_t h = 0; h < 8; ++h)
@@ -181,14 +216,15 @@ TEST_CASE("xattn_estimate: a key parallel to the queries, long ago, is found", "
             c.cells.k.set(c.cells.at_k(b, h, 5 * 128 + 77, d), 40 * direction);
         }
       c.check(device(name));
-      for (int64_t b = 0; b < 2; ++b)
+      for (int64_t b = 0; b < c.cells.batch(); ++b)
         for (int64_t h = 0; h < 8; ++h)
           for (int64_t row = 0; row * 128 < c.cells.sequences[b].queries; ++row) {
             CHECK(c.is_chosen(b, h, row, 5));
             // Everything else together has a hundredth of its mass.
-            CHECK(c.sums.get(((b * 8 + h) * 4 + row) * 12 + 5) >
-                  0.9 * std::min<int64_t>(128 / stride,
-                                          (c.cells.sequences[b].queries - row * 128) / stride));
+            const int64_t cells = std::min<int64_t>(
+                128 / stride, (c.cells.sequences[b].queries - row * 128) / stride);
+            const Shape& shape = c.sums.shape();
+            CHECK(c.sums.get(((b * 8 + h) * shape[2] + row) * shape[3] + 5) > 0.9 * cells);
           }
     }
 }
@@ -288,7 +324,7 @@ TEST_CASE("xattn_estimate: the parts one after the other give the same", "[xatte
   softmax_block_sum(device, {.dtype = F32, .block = 16})({scores.view(), first.view(),
                                                           real_q.view(), real_k.view(), sums.view(),
                                                           scale_of(c.config, c.args())});
-  CHECK(compare(sums.values(), c.sums.values(), 8, accuracy_rule(F32)).ok());
+  CHECK(compare(sums.values(), c.sums.values(), 8, kSums).ok());
   Array first_block(I32, {1}, std::vector<double>{4}), blocks(I32, {1}, std::vector<double>{8});
   select_blocks(device,
                 {.list = false})({{mask.view()}, c.sums.view(), first_block.view(), blocks.view()});
@@ -305,7 +341,7 @@ TEST_CASE("xattn_estimate: by name", "[xattention]") {
       c.cells.arguments(),
       {{"sums", &c.sums}, {"mask", &c.mask}, {"counts", &c.counts}, {"indices", &c.indices}}};
   run.arguments.param("threshold", 0.75);
-  check_entry(device("host"), run, {{"sums", accuracy_rule(F32)}});
+  check_entry(device("host"), run, {{"sums", kSums}});
 }
 
 TEST_CASE("xattn_estimate: mistakes are sentences", "[xattention]") {
