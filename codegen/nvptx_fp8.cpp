@@ -99,8 +99,7 @@ bool has_fp8_words(const Builder& b, DType from, DType to) {
 
 std::array<Val, 2> fp8_word_to_halves(Builder& b, Val word, DType from, DType to) {
   auto& ir = b.ir;
-  const auto convert =
-      from == E4M3 ? I::nvvm_e4m3x2_to_f16x2_rn : I::nvvm_e5m2x2_to_f16x2_rn;
+  const auto convert = from == E4M3 ? I::nvvm_e4m3x2_to_f16x2_rn : I::nvvm_e5m2x2_to_f16x2_rn;
   std::array<Val, 2> words;
   for (uint64_t half = 0; half < 2; ++half) {
     Val two = ir.CreateTrunc(ir.CreateLShr(word, b.i32(half == 0 ? 0 : 16)), ir.getInt16Ty());

@@ -73,9 +73,9 @@ std::shared_ptr<const Layout> Emitter::layout(const std::string& text) {
   return known;
 }
 
-// A launch may begin when all blocks of the one before it have begun, and waits for their end before
-// it touches memory: blocks are scheduled, and their code fetched, while the last ones still run
-// (PTX ISA, griddepcontrol). Since each waits, one that has ended has all before it ended.
+// A launch may begin when all blocks of the one before it have begun, and waits for their end
+// before it touches memory: blocks are scheduled, and their code fetched, while the last ones still
+// run (PTX ISA, griddepcontrol). Since each waits, one that has ended has all before it ended.
 void Emitter::overlap_launches(const Neighbours& neighbours) {
   if (neighbours.after) assembly(b, "griddepcontrol.launch_dependents;", "", {}, {});
   if (neighbours.before) assembly(b, "griddepcontrol.wait;", "~{memory}", {}, {});

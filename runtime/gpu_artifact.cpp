@@ -28,7 +28,8 @@ std::optional<GpuCode> decode_gpu_code(std::string_view bytes) {
     const uint64_t early = in.number(1);
     auto slots = read_slots(in);
     if (!slots || threads <= 0 || shared_bytes < 0 || early > 1) return std::nullopt;
-    code.launches.push_back({std::move(entry), std::move(*slots), threads, shared_bytes, early == 1});
+    code.launches.push_back(
+        {std::move(entry), std::move(*slots), threads, shared_bytes, early == 1});
   }
   code.ptx = in.string();
   return in.at_end() ? std::optional(std::move(code)) : std::nullopt;

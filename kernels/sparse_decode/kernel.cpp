@@ -281,12 +281,11 @@ void read_splits(const Interface& t) {
   store_rows(t, unit, split, acc, lse);
 }
 
-// A warp for each row: nothing waits for other warps. Parts weigh exp(lse − the largest); those of splits that had nothing to read, 0. Of one split
-// there are none: the grid is empty.
+// A warp for each row: nothing waits for other warps. Parts weigh exp(lse − the largest); those of
+// splits that had nothing to read, 0. Of one split there are none: the grid is empty.
 void merge_splits(const Interface& t) {
   const DecodeConfig& c = t.c;
-  const auto grid =
-      launch({min(*t.splits - 1, 1) * c.rows(), t.units(), t.batch}, {.threads = 32});
+  const auto grid = launch({min(*t.splits - 1, 1) * c.rows(), t.units(), t.batch}, {.threads = 32});
   const Expr &row = grid[0], &b = grid[2];
   const Unit unit(c, b, grid[1]);
   Tile lses = alloc_fragment({1, kMostSplits}, F32), weight = alloc_fragment({1, kMostSplits}, F32);

@@ -44,3 +44,12 @@ inline Graph capture;  // what is being captured
 cuda::Result execute(cuda::CUfunction function, const FakeCuda::Launch& launch);
 
 }  // namespace kiln::test
+
+extern "C" {  // in fake_launch.cpp, for fake_cuda.cpp's list of all entry points
+kiln::cuda::Result cuLaunchKernel(kiln::cuda::CUfunction function, unsigned grid_x, unsigned grid_y,
+                                  unsigned grid_z, unsigned block_x, unsigned block_y,
+                                  unsigned block_z, unsigned dynamic_shared,
+                                  kiln::cuda::CUstream stream, void** params, void** extra);
+kiln::cuda::Result cuLaunchKernelEx(const kiln::cuda::LaunchConfig* config,
+                                    kiln::cuda::CUfunction function, void** params, void** extra);
+}

@@ -258,9 +258,12 @@ void measure_decode(CudaDevice& gpu) {
   args.splits = kSplits;
   const Memory workspace = tensor(U8, {1 << 16});
 
-  const std::map<std::string, const Memory*> named = {
-      {"q", &args.q}, {"k", &args.k},             {"v", &args.v},
-      {"o", &args.o}, {"lengths", &args.lengths}, {"chosen", &*args.chosen}};
+  const std::map<std::string, const Memory*> named = {{"q", &args.q},
+                                                      {"k", &args.k},
+                                                      {"v", &args.v},
+                                                      {"o", &args.o},
+                                                      {"lengths", &args.lengths},
+                                                      {"chosen", &*args.chosen}};
   std::vector<const Memory*> ordered;
   const CallPlan& plan = kernel->plan();
   for (const TensorInfo& info : plan.signature().tensors()) ordered.push_back(named.at(info.name));
