@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/fake_kernels.h"
 #include "tests/support/fake_state.h"
 
 using namespace kiln::cuda;
