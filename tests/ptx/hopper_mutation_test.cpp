@@ -14,7 +14,7 @@ std::vector<testing::RunHopper> problems() {
   std::vector<testing::RunHopper> all;
   for (HopperProblem problem :
        {HopperProblem{2, 384, true, 0.6}, HopperProblem{1, 256, false, 1, 12},
-        HopperProblem{1, 640, true, 0}}) {
+        HopperProblem{1, 896, true, 0.2}}) {
     problem.draw(5);
     all.push_back([problem](const std::string& text, AsyncMode mode, uint64_t most) {
       HopperProblem mine = problem;

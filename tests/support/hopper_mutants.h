@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <future>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/ptx/ptx.h"
@@ -103,10 +105,11 @@ class HopperJudge {
     bool by_result = false;
   };
 
-  // Of all mutants whose line some problem runs.
-  std::vector<Judgement> all() const {
+  // Of all mutants whose line some problem runs; `never_run` are the others.
+  std::vector<Judgement> all(size_t& never_run) const {
     std::vector<HopperMutant> mutants = hopper_mutants(lines_);
-    std::erase_if(mutants, [&](const HopperMutant& m) { return lanes_at(m.line) == 0; });
+    never_run =
+        std::erase_if(mutants, [&](const HopperMutant& m) { return lanes_at(m.line) == 0; });
     std::vector<Judgement> judged(mutants.size());
     std::atomic<size_t> next = 0;
     auto work = [&] {
@@ -192,6 +195,8 @@ class HopperJudge {
       }
       default: break;
     }
+    if (mutant.original.starts_with("mbarrier.arrive") && as_often(after, line.ptx_line))
+      return "every line runs as often as it did: nobody waits for what this arrives at again";
     if (mutant.original.starts_with("setmaxnreg.inc"))
       return "the emulator's registers are as many as the code names; ptxas refuses the text";
     if (mutant.original.starts_with("bar.warp.sync"))
@@ -199,9 +204,18 @@ class HopperJudge {
     return "";
   }
 
+  // Whether the lines, but for this one, did what they did.
+  bool as_often(const Lines& after, int but) const {
+    return std::ranges::all_of(before_, [&](const auto& entry) {
+      const auto it = after.find(entry.first);
+      return entry.first == but || (it != after.end() && it->second.lanes == entry.second.lanes);
+    });
+  }
+
   // Two fences that do the same are each of no use beside the other: left out together they show.
   void explain_pairs(std::vector<Judgement>& all) const {
-    for (const char* kind : {"wgmma.fence", "fence."}) {
+    constexpr std::string_view kWgmmaFence = "wgmma.fence";
+    for (const std::string_view kind : {kWgmmaFence, std::string_view("fence.")}) {
       std::vector<std::string> changed = lines_;
       std::vector<Judgement*> pair;
       for (Judgement& j : all)
@@ -212,9 +226,13 @@ class HopperJudge {
       if (pair.size() < 2) continue;
       bool by_result = false, same = true;
       Lines after;
-      if (shown(joined(changed), by_result, same, after).empty()) continue;
+      const bool none_is_needed = shown(joined(changed), by_result, same, after).empty();
+      if (none_is_needed && (!same || kind != kWgmmaFence)) continue;
       for (Judgement* j : pair)
-        j->reason = fmt::format("{} of {} do the same: without all it shows", pair.size(), kind);
+        j->reason =
+            none_is_needed
+                ? "wgmma alone has touched its registers since the fence before: they are watched"
+                : fmt::format("{} of {} do the same: without all it shows", pair.size(), kind);
     }
   }
 
@@ -230,7 +248,8 @@ class HopperJudge {
 inline void check_hopper_mutants(const std::string& name, const HopperJudge& judge, size_t least) {
   size_t shown = 0, explained = 0, by_result = 0;
   std::string survivors;
-  const auto all = judge.all();
+  size_t never_run = 0;
+  const auto all = judge.all(never_run);
   for (const HopperJudge::Judgement& j : all) {
     shown += !j.by.empty();
     by_result += j.by_result;
@@ -240,8 +259,10 @@ inline void check_hopper_mutants(const std::string& name, const HopperJudge& jud
                                j.reason.empty() ? "survives, and nobody knows why" : j.reason);
   }
   const std::string table = fmt::format(
-      "{}: {} mutants, {} show ({} by the result), {} are explained, {} are left\n{}", name,
-      all.size(), shown, by_result, explained, all.size() - shown - explained, survivors);
+      "{}: {} mutants, {} show ({} by the result), {} are explained, {} are left; {} at lines that "
+      "no problem runs\n{}",
+      name, all.size(), shown, by_result, explained, all.size() - shown - explained, never_run,
+      survivors);
   fmt::print("{}\n", table);
   INFO(table);
   CHECK(all.size() >= least);

@@ -350,7 +350,7 @@ class Gpu(KilnTest):
         self.assertEqual(status, 1)
         self.assertIn("none", err)
         late = os.path.join(os.path.dirname(__file__), "../files/late/copy_ring.tile")
-        x = self.save("x.npy", self.normal(100, 128))
+        x = self.save("x.npy", self.normal(100, 64))
         self.kiln("run", late, "--in", f"x={x}", "--device", "emulator:sm_90a", "--timeline", trace)
         with open(trace) as file:
             events = json.load(file)["traceEvents"]
