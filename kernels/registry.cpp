@@ -85,17 +85,13 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
 }
 
 const std::vector<KernelEntry>& kernel_registry() {
-  static const std::vector<KernelEntry> registry = {antidiag_scores_entry(),
-                                                    block_sparse_attention_entry(),
-                                                    matmul_entry(),
-                                                    minmax_pool_entry(),
-                                                    quest_score_entry(),
-                                                    row_softmax_entry(),
-                                                    select_blocks_entry(),
-                                                    softmax_block_sum_entry(),
-                                                    sparse_decode_entry(),
-                                                    tile_copy_entry(),
-                                                    xattn_estimate_entry()};
+  static const std::vector<KernelEntry> registry = {
+      antidiag_scores_entry(), block_sparse_attention_entry(),
+      matmul_entry(),          minmax_pool_entry(),
+      quest_score_entry(),     row_softmax_entry(),
+      select_blocks_entry(),   softmax_block_sum_entry(),
+      sparse_decode_entry(),   tile_copy_entry(),
+      xattn_estimate_entry()};
   return registry;
 }
 
