@@ -45,7 +45,7 @@ TEST_CASE("antidiag_scores: any batch, packed or not, with history", "[antidiag]
       config.varlen = random() % 2;
       config.q_start = random() % 2;
       const int64_t heads_kv = of({1, 2}), batch = of({1, 2, 3});
-      const int64_t longest = name == "host" ? 70 * config.stride : 20 * config.stride;
+      const int64_t longest = name == "host" ? 40 * config.stride : 10 * config.stride;
       CellCase c(config, random_sequences(config, batch, longest, random), heads_kv * of({1, 3}),
                  heads_kv, random);
       scores_of(device(name), c);

@@ -121,7 +121,7 @@ TEST_CASE("xattn_estimate: any batch, packed or not, with history", "[xattention
     return *(list.begin() + random() % list.size());
   };
   for (const std::string& name : devices_and_emulator(false))
-    for (int round = 0; round < (name == "host" ? 20 : 2); ++round) {
+    for (int round = 0; round < (name == "host" ? 14 : 2); ++round) {
       EstimateConfig config;
       config.dtype = random() % 2 ? F16 : BF16;
       config.head_dim = of({16, 32, 64});
