@@ -14,7 +14,7 @@ std::vector<testing::RunHopper> problems() {
   std::vector<testing::RunHopper> all;
   for (HopperProblem problem :
        {HopperProblem{2, 384, true, 0.6}, HopperProblem{1, 256, false, 1, 12},
-        HopperProblem{1, 896, true, 0.2}}) {
+        HopperProblem{1, 640, true, 0}, HopperProblem{1, 896, true, 0.2}}) {
     problem.draw(5);
     all.push_back([problem](const std::string& text, AsyncMode mode, uint64_t most) {
       HopperProblem mine = problem;
@@ -36,8 +36,9 @@ std::vector<testing::RunHopper> problems() {
 }  // namespace
 
 TEST_CASE("each mistake in the protocol of a Hopper kernel shows", "[hopper][mutation][long]") {
-  for (const char* file : {"xdn.ptx", "best22.ptx"})
-    testing::check_hopper_mutants(file, {hopper_text(file), problems()}, 150);
+  for (const char* file : {"xdn.ptx", "best22.ptx"}) DYNAMIC_SECTION(file) {
+      testing::check_hopper_mutants(file, {hopper_text(file), problems()}, 200);
+    }
 }
 
 }  // namespace kiln::ptx
