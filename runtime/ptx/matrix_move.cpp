@@ -28,9 +28,9 @@ void place(Matrix& m, int lane, bool transposed, uint32_t value) {
   (transposed ? m[c + 1][r] : m[r][c + 1]) = static_cast<uint16_t>(value >> 16);
 }
 
-// Who accesses a row is not the lane that names its address, but those that hold it: "a group of
-// four consecutive threads loads 16 bytes" (PTX ISA, ldmatrix), each its own elements, a column if
-// the matrix is transposed.
+// Who accesses a row is not the lane that names its address, but those that hold it: four
+// neighbours, each its own elements (PTX ISA, ldmatrix), or a column of lanes if the matrix is
+// transposed.
 void note_row(Access access, int row, bool transposed, uint64_t address, std::byte* place,
               const std::byte* value = nullptr) {
   const int step = transposed ? 2 : 4;  // bytes that one lane has
