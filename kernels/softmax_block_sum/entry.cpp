@@ -40,7 +40,8 @@ std::vector<double> reference(const BlockSumConfig& config, const BlockSumArgs& 
         const int64_t there = std::clamp<int64_t>(entry_of(args.real_k, b), 0, shape[3]);
         const int64_t seen = config.causal ? std::clamp<int64_t>(own + 1, 0, there) : there;
         if (own >= entry_of(args.real_q, b)) continue;
-        double* to = &sums[((b * shape[1] + h) * blocks[2] + row / config.block) * blocks[3]];
+        double* to =
+            sums.data() + ((b * shape[1] + h) * blocks[2] + row / config.block) * blocks[3];
         softmax_sums(
             seen, config.block, args.scale,
             [&](int64_t col) {

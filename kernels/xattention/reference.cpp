@@ -42,7 +42,7 @@ std::vector<double> estimate_sums(const EstimateConfig& config, const EstimateAr
         softmax_sums(
             seen, block, scale_of(config, args),
             [&](int64_t col) { return sequence.score(h, row, col); },
-            &sums[((b * shape[1] + h) * shape[2] + row / block) * shape[3]]);
+            sums.data() + ((b * shape[1] + h) * shape[2] + row / block) * shape[3]);
       }
   }
   return sums;

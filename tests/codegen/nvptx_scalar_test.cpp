@@ -35,6 +35,12 @@ bool is_flushed(const Scalar& value) {
   return is_float(value.dtype) && value.f != 0 && std::fabs(value.f) < 0x1p-126;
 }
 
+// The smallest normal number can be what a subnormal f32 rounds to, as 2^-126 (1 - 2^-8) does to
+// bf16: flushed before it is rounded, it is 0.
+bool may_round_from_flushed(const Scalar& value) {
+  return is_float(value.dtype) && std::fabs(value.f) == 0x1p-126;
+}
+
 // The first value for which the code and the interpreter differ; empty if none.
 std::string difference(const Operation& operation, StraightLine& code,
                        const std::vector<Scalar>& in, bool fast) {
@@ -44,6 +50,7 @@ std::string difference(const Operation& operation, StraightLine& code,
   if (fast && (is_flushed(expected) || std::any_of(in.begin(), in.end(), is_flushed))) return "";
   const Scalar got = testing::from_bits(operation.result(), code(arguments));
   if (same(operation.code(), expected, got)) return "";
+  if (fast && may_round_from_flushed(expected) && got.f == 0) return "";
   std::string operands;
   for (const Scalar& value : in) operands += fmt::format(" {}", text(value));
   return fmt::format("{} of{}: expected {}, got {}", operation.name(), operands, text(expected),
