@@ -32,6 +32,20 @@ void require_tile(const char* field, int64_t tile, const char* what, int64_t blo
                     field, block, what, tile));
 }
 
+// What the public interface (spec of block_sparse_attn_func) has and we have not, and what does not
+// go together.
+void check_interface(const AttentionConfig& config) {
+  if (config.streaming != Streaming::None && !config.head_types)
+    throw UserError("streaming: expected none without head_types, which says what heads stream");
+  if (config.streaming == Streaming::Tokens && !config.causal)
+    throw UserError("streaming: expected blocks or none without causal, got tokens");
+  if (config.p_dropout != 0)
+    throw UserError(fmt::format("p_dropout: expected 0, got {}; no kernel drops probabilities",
+                                config.p_dropout));
+  if (config.backward)
+    throw UserError("backward: expected false; only the forward pass is there");
+}
+
 // Tiles of 64 are within a few percent of the best on every head dimension and dtype; smaller than
 // 32 they are slow, so a block without a divisor between stays whole unless `most` is less.
 int64_t tile_of(int64_t block, int64_t most = 64) {
@@ -92,6 +106,9 @@ AttentionConfig validated(AttentionConfig config, std::string_view target) {
   if (config.threads < 0 || config.threads > 1024 || config.threads % 32)
     throw UserError(
         fmt::format("threads: expected 0 or a multiple of 32 up to 1024, got {}", config.threads));
+  check_page(config.page);
+  if (config.page) config.lengths = true;
+  check_interface(config);
   if (!config.target.empty()) target = config.target;
   const AttentionTile tile = tile_for(config, target);
   // Threads go with the tile that they were chosen for.

@@ -1,13 +1,16 @@
 #include "kernels/block_sparse_attention/entry.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/error.h"
+#include "kernels/access.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 
 namespace kiln {
 
 static constexpr std::string_view kForms[] = {"mask", "mask_i8", "lists", "dense"};
+static constexpr std::string_view kStreaming[] = {"none", "blocks", "tokens"};
 
 AttentionConfig attention_config(const Options& options) {
   AttentionConfig config;
@@ -21,6 +24,12 @@ AttentionConfig attention_config(const Options& options) {
   config.written_out = options.boolean("written_out");
   config.fast_math = options.boolean("fast_math");
   config.checked = options.boolean("checked");
+  config.varlen = options.boolean("varlen");
+  config.lengths = options.boolean("lengths");
+  config.page = options.integer("page");
+  config.q_start = options.boolean("q_start");
+  config.head_types = options.boolean("head_types");
+  config.streaming = static_cast<Streaming>(options.choice("streaming", kStreaming));
   config.block_m = options.integer("block_m");
   config.block_n = options.integer("block_n");
   config.stages = options.integer("stages");
@@ -33,7 +42,17 @@ AttentionConfig attention_config(const Options& options) {
 
 namespace {
 
-AttentionArgs args_of(const Bindings& bindings) {
+// Of sequences that cu_seqlens (host memory) says; the kernel itself asks for no such bound of keys.
+int64_t longest(const Memory& cu_seqlens) {
+  int64_t most = 0;
+  const int64_t ends = cu_seqlens.dtype == I32 && cu_seqlens.shape.size() == 1 ? cu_seqlens.shape[0] : 0;
+  for (int64_t b = 1; b < ends; ++b)
+    most = std::max(most, static_cast<int64_t>(load_double(cu_seqlens, {b}) -
+                                               load_double(cu_seqlens, {b - 1})));
+  return most;
+}
+
+AttentionArgs args_of(const AttentionConfig& config, const Bindings& bindings) {
   auto find = [&](const char* name) -> std::optional<Memory> {
     auto it = bindings.tensors.find(name);
     return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
@@ -41,7 +60,35 @@ AttentionArgs args_of(const Bindings& bindings) {
   AttentionArgs args{*find("q"),     *find("k"),      *find("v"),  *find("o"), find("mask"),
                      find("counts"), find("indices"), find("lse"), {}};
   args.scale = static_cast<float>(bindings.params.at("scale").f);
+  args.cu_seqlens_q = find("cu_seqlens_q");
+  args.cu_seqlens_k = find("cu_seqlens_k");
+  args.lengths = find("lengths");
+  args.table = find("table");
+  args.q_start = find("q_start");
+  args.head_mask_type = find("head_mask_type");
+  args.streaming_info = find("streaming_info");
+  if (config.varlen) args.max_seqlen_q = bindings.dims.at("seq");
+  if (config.sequences().packed_keys()) args.max_seqlen_k = longest(*args.cu_seqlens_k);
   return args;
+}
+
+// A result of all rows in the layout of its tensor; 0 where no sequence has a token.
+std::vector<double> in_layout(const AttentionArgs& args, const AttentionReference& reference,
+                              const std::vector<double>& values, bool is_lse) {
+  if (!args.cu_seqlens_q || is_lse) {
+    std::vector<double> all(is_lse ? count(args.lse->shape) : values.size());
+    const size_t width = is_lse ? 1 : args.o.shape.back();
+    for (size_t n = 0; n < reference.rows.size(); ++n)
+      std::copy_n(&values[n * width], width, &all[reference.rows[n] * width]);
+    return all;
+  }
+  const int64_t tokens = args.o.shape[0], heads = args.o.shape[1], width = args.o.shape[2];
+  std::vector<double> all(tokens * heads * width);
+  for (size_t n = 0; n < reference.rows.size(); ++n) {
+    const int64_t token = reference.rows[n] % tokens, head = reference.rows[n] / tokens;
+    std::copy_n(&values[n * width], width, &all[(token * heads + head) * width]);
+  }
+  return all;
 }
 
 std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
@@ -68,6 +115,13 @@ std::vector<OptionInfo> options() {
       {"written_out", "false", "true or false", "spell the softmax with reduce and exp"},
       {"fast_math", "true", "true or false", "allow fused and approximate arithmetic"},
       {"checked", "false", "true or false", "also check the entries of lists, on the device"},
+      {"varlen", "false", "true or false", "sequences are packed, as cu_seqlens_q and _k say"},
+      {"lengths", "false", "true or false", "keys are in a cache that holds `lengths` of them"},
+      {"page", "0", "0 or a multiple of 16", "keys of a page of the cache; 0: not paged"},
+      {"q_start", "false", "true or false", "first queries' positions are given, as q_start says"},
+      {"head_types", "false", "true or false",
+       "heads are dense, sparse or streaming, as head_mask_type says"},
+      {"streaming", "none", "none, blocks or tokens", "what a streaming head's window counts"},
       {"block_m", "0", "a divisor of the block's queries, a multiple of 16; 0: chosen",
        "queries computed together"},
       {"block_n", "0", "a divisor of the block's keys, a multiple of 16; 0: chosen",
@@ -96,18 +150,20 @@ KernelEntry block_sparse_attention_entry() {
     return std::map<std::string, Scalar>{{"scale", Scalar::of_float(F32, scale)}};
   };
   entry.check = [](const Options& options, const Bindings& bindings) {
-    check(attention_config(options), args_of(bindings));
+    const AttentionConfig config = attention_config(options);
+    check(config, args_of(config, bindings));
   };
   entry.reference = [](const Options& options, const Bindings& bindings) {
-    AttentionConfig config = attention_config(options);
-    AttentionArgs args = args_of(bindings);
-    AttentionReference reference = attention_reference(config, args, all_rows(args));
-    ReferenceResults results{{"o", std::move(reference.o)}};
-    if (config.lse) results["lse"] = std::move(reference.lse);
+    const AttentionConfig config = attention_config(options);
+    const AttentionArgs args = args_of(config, bindings);
+    const AttentionReference reference = attention_reference(config, args, all_rows(args));
+    ReferenceResults results{{"o", in_layout(args, reference, reference.o, false)}};
+    if (config.lse) results["lse"] = in_layout(args, reference, reference.lse, true);
     return results;
   };
   entry.work = [](const Options& options, const Bindings& bindings) {
-    AttentionWork work = attention_work(attention_config(options), args_of(bindings));
+    const AttentionConfig config = attention_config(options);
+    AttentionWork work = attention_work(config, args_of(config, bindings));
     return Work{work.flops, work.bytes};
   };
   return entry;

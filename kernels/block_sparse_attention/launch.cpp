@@ -13,14 +13,25 @@ namespace {
 constexpr const char* kSurplus =
     "the last axes may be larger, their surplus is ignored; batch and heads are those of q";
 
-void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
-  BlockGrid grid = grid_of(config, args);
-  int64_t batch = args.q.shape[0], heads = args.q.shape[1];
-  bool masked = config.form == BlockForm::MaskBool || config.form == BlockForm::MaskI8;
+// A plane of the mask or lists for each head or, if heads are mixed, for the sparse ones.
+int64_t planes_of(const AttentionConfig& config, const char* what, const Memory& given,
+                  int64_t heads) {
+  if (!config.head_types || given.shape.size() < 2) return heads;
+  if (given.shape[1] > heads)
+    throw UserError(fmt::format("{}: expected at most {} planes, one a sparse head, got {}", what,
+                                heads, given.shape[1]));
+  return given.shape[1];
+}
+
+void check_blocks(const AttentionConfig& config, const AttentionArgs& args,
+                  const BatchSizes& sizes) {
+  const BlockGrid grid = grid_of(config, args);
+  const bool masked = config.form == BlockForm::MaskBool || config.form == BlockForm::MaskI8;
   if (masked) {
     const Memory& mask = required("mask", args.mask);
     require_dtype("mask", mask, config.form == BlockForm::MaskBool ? Bool : I8);
-    require_at_least("mask", mask, {batch, heads, grid.rows(), grid.cols()}, 2, kSurplus);
+    const int64_t planes = planes_of(config, "mask", mask, sizes.heads);
+    require_at_least("mask", mask, {sizes.batch, planes, grid.rows(), grid.cols()}, 2, kSurplus);
   } else {
     refuse("mask", args.mask, "without one");
   }
@@ -29,8 +40,9 @@ void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
     const Memory& indices = required("indices", args.indices);
     require_dtype("counts", counts, I32);
     require_dtype("indices", indices, I32);
-    require_at_least("counts", counts, {batch, heads, grid.rows()}, 1, kSurplus);
-    require_at_least("indices", indices, {batch, heads, grid.rows(), 0}, 2, kSurplus);
+    const int64_t planes = planes_of(config, "counts", counts, sizes.heads);
+    require_at_least("counts", counts, {sizes.batch, planes, grid.rows()}, 1, kSurplus);
+    require_at_least("indices", indices, {sizes.batch, planes, grid.rows(), 0}, 2, kSurplus);
     if (counts.shape[2] != indices.shape[2])
       throw UserError(fmt::format("counts, indices: expected as many rows in both, got {} and {}",
                                   counts.shape[2], indices.shape[2]));
@@ -40,30 +52,42 @@ void check_blocks(const AttentionConfig& config, const AttentionArgs& args) {
   }
 }
 
+void check_heads(const AttentionConfig& config, const AttentionArgs& args, int64_t heads) {
+  if (config.head_types) {
+    const Memory& types = required("head_mask_type", args.head_mask_type);
+    require_dtype("head_mask_type", types, I32);
+    require_shape("head_mask_type", types, {heads});
+  } else {
+    refuse("head_mask_type", args.head_mask_type, "without head_types");
+  }
+  if (config.streaming == Streaming::None)
+    return refuse("streaming_info", args.streaming_info, "without streaming");
+  const Memory& info = required("streaming_info", args.streaming_info);
+  require_dtype("streaming_info", info, I32);
+  require_shape("streaming_info", info, {heads, 2});
+}
+
 }  // namespace
 
 void check(const AttentionConfig& config, const AttentionArgs& args) {
-  require_rank("q", args.q, 4, "batch, heads, seq, dim");
-  require_rank("k", args.k, 4, "batch, heads_kv, seq_kv, dim");
   for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("k", &args.k),
                               std::pair("v", &args.v), std::pair("o", &args.o)})
     require_dtype(what, *tensor, config.dtype);
-  int64_t batch = args.q.shape[0], heads = args.q.shape[1], seq = args.q.shape[2];
-  int64_t heads_kv = args.k.shape[1], seq_kv = args.k.shape[2];
-  require_shape("q", args.q, {batch, heads, seq, config.head_dim});
-  require_shape("k", args.k, {batch, heads_kv, seq_kv, config.head_dim});
-  require_shape("v", args.v, {batch, heads_kv, seq_kv, config.dim_v()});
-  require_shape("o", args.o, {batch, heads, seq, config.dim_v()});
-  if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0)
-    throw UserError(fmt::format("heads: expected a multiple of the {} heads of k and v, got {}",
-                                heads_kv, heads));
+  const BatchSizes sizes =
+      check_sequences(config.sequences(), sequence_tensors(args), config.head_dim);
+  require_like_keys("v", args.v, args.k, config.dim_v());
+  const Shape& q = args.q.shape;
+  config.varlen ? require_shape("o", args.o, {q[0], q[1], config.dim_v()})
+                : require_shape("o", args.o, {q[0], q[1], q[2], config.dim_v()});
   if (config.lse) {
     require_dtype("lse", required("lse", args.lse), F32);
-    require_shape("lse", *args.lse, {batch, heads, seq});
+    config.varlen ? require_shape("lse", *args.lse, {sizes.heads, q[0]})
+                  : require_shape("lse", *args.lse, {sizes.batch, sizes.heads, sizes.seq});
   } else {
     refuse("lse", args.lse, "without it");
   }
-  check_blocks(config, args);
+  check_blocks(config, args, sizes);
+  check_heads(config, args, sizes.heads);
   float scale = scale_of(config, args);
   if (!(scale > 0) || !std::isfinite(scale))
     throw UserError(fmt::format("scale: expected a finite number above 0, got {}", scale),
@@ -75,11 +99,22 @@ float scale_of(const AttentionConfig& config, const AttentionArgs& args) {
       static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
-BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
-  return {args.q.shape[2], args.k.shape[2], config.block, config.causal};
+BatchSizes sizes_of(const AttentionConfig& config, const AttentionArgs& args) {
+  return batch_sizes(config.sequences(), sequence_tensors(args));
 }
 
-std::array<const Memory*, 8> AttentionInterface::tensors(const AttentionArgs& args) {
+BlockGrid grid_of(const AttentionConfig& config, const AttentionArgs& args) {
+  const BatchSizes sizes = sizes_of(config, args);
+  return {sizes.seq, sizes.seq_kv, config.block, config.causal};
+}
+
+CallScalars<1, 1> AttentionInterface::scalars(const Config& config, const Args& args) {
+  const Scalar scale = Scalar::of_float(F32, scale_of(config, args));
+  if (!config.varlen) return {{{scale}, 1}, {{}, 0}};
+  return {{{scale}, 1}, {{*args.max_seqlen_q}, 1}};
+}
+
+std::array<const Memory*, 15> AttentionInterface::tensors(const AttentionArgs& args) {
   return {&args.q,
           &args.k,
           &args.v,
@@ -87,11 +122,19 @@ std::array<const Memory*, 8> AttentionInterface::tensors(const AttentionArgs& ar
           given(args.mask),
           given(args.counts),
           given(args.indices),
-          given(args.lse)};
+          given(args.lse),
+          given(args.cu_seqlens_q),
+          given(args.cu_seqlens_k),
+          given(args.lengths),
+          given(args.table),
+          given(args.q_start),
+          given(args.head_mask_type),
+          given(args.streaming_info)};
 }
 
 kiln::Limits AttentionInterface::dims(const AttentionLimits& limits) {
   return {{"batch", limits.batch},
+          {"ends", limits.batch + 1},
           {"heads", limits.heads},
           {"heads_kv", limits.heads_kv},
           {"seq", limits.seq},

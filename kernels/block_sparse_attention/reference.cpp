@@ -13,17 +13,18 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One head of a [B, H, S, D] tensor as contiguous doubles.
+// One head's keys or values of a sequence as contiguous doubles.
 struct Head {
   int64_t width = 0;
   std::vector<double> values;
   Head() = default;
-  Head(const Memory& tensor, int64_t b, int64_t h) : width(tensor.shape[3]) {
-    values.reserve(tensor.shape[2] * width);
-    for (int64_t i = 0; i < tensor.shape[2]; ++i)
-      for (int64_t d = 0; d < width; ++d) values.push_back(load_double(tensor, {b, h, i, d}));
+  Head(const Memory& tensor, const HostSequence& sequence, int64_t h)
+      : width(tensor.shape.back()) {
+    values.reserve(sequence.k_len * width);
+    for (int64_t j = 0; j < sequence.k_len; ++j)
+      for (int64_t d = 0; d < width; ++d) values.push_back(sequence.key(tensor, h, j, d));
   }
-  const double* row(int64_t i) const { return values.data() + i * width; }
+  const double* row(int64_t j) const { return values.data() + j * width; }
 };
 
 double dot(const double* a, const double* b, int64_t n) {
@@ -35,14 +36,79 @@ double dot(const double* a, const double* b, int64_t n) {
   return (partial[0] + partial[1]) + (partial[2] + partial[3]);
 }
 
+// What a head does, and the row of a mask that is its own.
+struct HostHead {
+  int64_t type = 1, plane = 0, sink = 0, local = 0;  // as head_mask_type and streaming_info say
+};
+
+int64_t entry(const Memory& tensor, std::initializer_list<int64_t> at) {
+  return static_cast<int64_t>(load_double(tensor, at));
+}
+
+std::vector<HostHead> heads_of(const AttentionConfig& config, const AttentionArgs& args,
+                               int64_t heads) {
+  std::vector<HostHead> all(heads);
+  int64_t sparse = 0;
+  for (int64_t h = 0; h < heads; ++h) {
+    HostHead& head = all[h];
+    head.plane = h;
+    if (config.form == BlockForm::Dense) head.type = 0;
+    if (!config.head_types) continue;
+    head.type = std::min<int64_t>(entry(*args.head_mask_type, {h}), head.type);
+    head.plane = sparse;
+    if (entry(*args.head_mask_type, {h}) > 0) ++sparse;
+    if (config.streaming == Streaming::None) {
+      head.type = std::max<int64_t>(head.type, 0);
+    } else {
+      head.sink = std::max<int64_t>(entry(*args.streaming_info, {h, 0}), 0);
+      head.local = entry(*args.streaming_info, {h, 1});
+    }
+  }
+  return all;
+}
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// May query i see key j, where its block may be looked at?
+bool sees(const AttentionConfig& config, const HostSequence& sequence, const HostHead& head,
+          int64_t i, int64_t j) {
+  if (head.type >= 0 || config.streaming != Streaming::Tokens) return true;
+  return j < head.sink || j >= i + sequence.start - head.local + 1;
+}
+
+// May row r of blocks look at column c? `given`: the mask, or what the lists say.
+bool looks_at(const AttentionConfig& config, const HostSequence& sequence, const HostHead& head,
+              const Memory& given, int64_t r, int64_t c) {
+  const BlockShape block = config.block;
+  const int64_t first = r * block.q, last = std::min(first + block.q, sequence.q_len) - 1;
+  if (first >= sequence.q_len || c * block.k >= sequence.visible_keys(last, config.causal))
+    return false;
+  if (head.type > 0)
+    return head.plane < given.shape[1] && load_double(given, {sequence.b, head.plane, r, c}) != 0;
+  if (head.type == 0) return true;
+  if (config.streaming == Streaming::Blocks) {
+    const int64_t end = ceil_div(sequence.visible_keys(last, config.causal), block.k);
+    return c < head.sink || c >= end - head.local;
+  }
+  for (int64_t i = first; i <= last; ++i) {
+    const int64_t end = std::min(sequence.visible_keys(i, config.causal), (c + 1) * block.k);
+    for (int64_t j = c * block.k; j < end; ++j)
+      if (sees(config, sequence, head, i, j)) return true;
+  }
+  return false;
+}
+
 // One row: `mask` says which blocks it sees. Writes dim_v elements of o, returns the LSE.
 double attend_row(const double* q, const Head& k, const Head& v, const uint8_t* mask,
-                  const BlockGrid& grid, int64_t query, double scale, double* o) {
+                  const AttentionConfig& config, const HostSequence& sequence,
+                  const HostHead& head, int64_t query, double scale, double* o) {
   std::vector<int64_t> keys;
   std::vector<double> weights;
   double top = -kInfinity, sum = 0;
-  for (int64_t j = 0, end = grid.visible_keys(query); j < end; ++j) {
-    if (!mask[j / grid.block.k]) continue;
+  for (int64_t j = 0, end = sequence.visible_keys(query, config.causal); j < end; ++j) {
+    if (!mask[j / config.block.k] || !sees(config, sequence, head, query, j)) continue;
     keys.push_back(j);
     weights.push_back(scale * dot(q, k.row(j), k.width));
     top = std::max(top, weights.back());
@@ -56,6 +122,29 @@ double attend_row(const double* q, const Head& k, const Head& v, const uint8_t* 
   }
   return top + std::log(sum);
 }
+
+// Where a row (a place of an lse) lies: its sequence, head and query there.
+struct RowPlace {
+  int64_t b, h, i;
+};
+struct RowPlaces {
+  const AttentionArgs& args;
+  std::vector<int64_t> ends;  // cu_seqlens_q
+
+  explicit RowPlaces(const AttentionArgs& given) : args(given) {
+    if (!args.cu_seqlens_q) return;
+    for (int64_t b = 0; b < args.cu_seqlens_q->shape[0]; ++b)
+      ends.push_back(entry(*args.cu_seqlens_q, {b}));
+  }
+  RowPlace of(int64_t row) const {
+    const Shape& q = args.q.shape;
+    if (ends.empty()) return {row / q[2] / q[1], row / q[2] % q[1], row % q[2]};
+    const int64_t token = row % q[0];
+    const auto next = std::upper_bound(ends.begin(), ends.end(), token);
+    const int64_t b = next - ends.begin() - 1;
+    return {b, row / q[0], token - ends[b]};
+  }
+};
 
 template <class Body>
 void in_threads(int64_t count, const Body& body) {  // body(begin, end)
@@ -71,38 +160,71 @@ void in_threads(int64_t count, const Body& body) {  // body(begin, end)
 }  // namespace
 
 Array effective_mask(const AttentionConfig& config, const AttentionArgs& args) {
-  BlockGrid grid = grid_of(config, args);
-  int64_t batch = args.q.shape[0], heads = args.q.shape[1];
-  Array mask(Bool, {batch, heads, grid.rows(), grid.cols()});
-  Array listed = config.form == BlockForm::Lists
-                     ? from_lists(*args.counts, *args.indices, grid.cols())
-                     : Array();
-  Memory given = config.form == BlockForm::Lists ? listed.view() : args.mask.value_or(Memory{});
+  const BatchSizes sizes = sizes_of(config, args);
+  const BlockGrid grid = grid_of(config, args);
+  Array mask(Bool, {sizes.batch, sizes.heads, grid.rows(), grid.cols()});
+  const bool lists = config.form == BlockForm::Lists;
+  const Array listed =
+      lists ? from_lists(*args.counts, *args.indices, grid.cols()) : Array();
+  const Memory given = lists ? listed.view() : args.mask.value_or(Memory{});
+  const std::vector<HostHead> heads = heads_of(config, args, sizes.heads);
   auto cells = mask.span<uint8_t>();
-  for (int64_t b = 0, at = 0; b < batch; ++b)
-    for (int64_t h = 0; h < heads; ++h)
+  size_t at = 0;
+  for (int64_t b = 0; b < sizes.batch; ++b) {
+    const HostSequence sequence(config.sequences(), sequence_tensors(args), b);
+    for (const HostHead& head : heads)
       for (int64_t r = 0; r < grid.rows(); ++r)
-        for (int64_t c = 0; c < grid.cols(); ++c, ++at)
-          cells[at] = c < grid.visible_cols(r) &&
-                      (config.form == BlockForm::Dense || load_double(given, {b, h, r, c}) != 0);
+        for (int64_t c = 0; c < grid.cols(); ++c)
+          cells[at++] = looks_at(config, sequence, head, given, r, c);
+  }
   return mask;
 }
 
 std::vector<int64_t> all_rows(const AttentionArgs& args) {
-  std::vector<int64_t> rows(args.q.shape[0] * args.q.shape[1] * args.q.shape[2]);
-  std::iota(rows.begin(), rows.end(), int64_t{0});
+  const Shape& q = args.q.shape;
+  std::vector<int64_t> rows;
+  if (!args.cu_seqlens_q) {
+    rows.resize(q[0] * q[1] * q[2]);
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    return rows;
+  }
+  const std::vector<int64_t> ends = RowPlaces(args).ends;
+  for (int64_t h = 0; h < q[1]; ++h)
+    for (int64_t i = ends.front(); i < ends.back(); ++i) rows.push_back(h * q[0] + i);
   return rows;
+}
+
+std::vector<double> rows_of(const AttentionArgs& args, const Memory& result,
+                            std::span<const int64_t> rows) {
+  const Shape& q = args.q.shape;
+  const bool packed = args.cu_seqlens_q.has_value();
+  const bool is_lse = result.shape.size() + 1 == q.size();
+  const int64_t width = is_lse ? 1 : result.shape.back();
+  std::vector<double> values;
+  values.reserve(rows.size() * width);
+  for (int64_t row : rows) {
+    const int64_t seq = packed ? q[0] : q[2], i = row % seq, head = row / seq;
+    for (int64_t d = 0; d < width; ++d)
+      values.push_back(
+          packed ? (is_lse ? load_double(result, {head, i}) : load_double(result, {i, head, d}))
+          : is_lse ? load_double(result, {head / q[1], head % q[1], i})
+                   : load_double(result, {head / q[1], head % q[1], i, d}));
+  }
+  return values;
 }
 
 AttentionReference attention_reference(const AttentionConfig& config, const AttentionArgs& args,
                                        std::vector<int64_t> rows,
                                        const std::function<void(double)>& progress) {
   std::sort(rows.begin(), rows.end());
-  BlockGrid grid = grid_of(config, args);
-  Array mask = effective_mask(config, args);
+  const BatchSizes sizes = sizes_of(config, args);
+  const BlockGrid grid = grid_of(config, args);
+  const Array mask = effective_mask(config, args);
   const uint8_t* cells = mask.span<uint8_t>().data();
-  int64_t heads = args.q.shape[1], seq = args.q.shape[2], width = args.v.shape[3];
-  double scale = scale_of(config, args);
+  const std::vector<HostHead> heads = heads_of(config, args, sizes.heads);
+  const RowPlaces places(args);
+  const int64_t width = args.v.shape.back();
+  const double scale = scale_of(config, args);
   AttentionReference result;
   result.o.resize(rows.size() * width);
   result.lse.resize(rows.size());
@@ -110,23 +232,30 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
   Head k, v;
   int64_t loaded = -1;
   for (size_t begin = 0; begin < rows.size();) {
-    int64_t head = rows[begin] / seq, b = head / heads, h = head % heads;
-    int64_t kv_head = h / (heads / args.k.shape[1]);
-    if (loaded != b * heads + kv_head) {
-      k = Head(args.k, b, kv_head);
-      v = Head(args.v, b, kv_head);
-      loaded = b * heads + kv_head;
+    const RowPlace place = places.of(rows[begin]);
+    const HostSequence sequence(config.sequences(), sequence_tensors(args), place.b);
+    const int64_t kv_head = place.h / (sizes.heads / sizes.heads_kv);
+    if (loaded != place.b * sizes.heads + kv_head) {
+      k = Head(args.k, sequence, kv_head);
+      v = Head(args.v, sequence, kv_head);
+      loaded = place.b * sizes.heads + kv_head;
     }
     size_t end = begin;
-    while (end < rows.size() && rows[end] / seq == head) ++end;
+    for (; end < rows.size(); ++end) {
+      const RowPlace next = places.of(rows[end]);
+      if (next.b != place.b || next.h != place.h) break;
+    }
     in_threads(end - begin, [&](int64_t first, int64_t last) {
-      std::vector<double> q(args.q.shape[3]);
+      std::vector<double> q(args.q.shape.back());
       for (int64_t n = begin + first; n < static_cast<int64_t>(begin) + last; ++n) {
-        int64_t i = rows[n] % seq;
+        const int64_t i = places.of(rows[n]).i;
         for (size_t d = 0; d < q.size(); ++d)
-          q[d] = load_double(args.q, {b, h, i, static_cast<int64_t>(d)});
-        const uint8_t* row = cells + (head * grid.rows() + i / grid.block.q) * grid.cols();
-        result.lse[n] = attend_row(q.data(), k, v, row, grid, i, scale, &result.o[n * width]);
+          q[d] = sequence.query(args.q, place.h, i, static_cast<int64_t>(d));
+        const uint8_t* row =
+            cells + ((place.b * sizes.heads + place.h) * grid.rows() + i / config.block.q) *
+                        grid.cols();
+        result.lse[n] = attend_row(q.data(), k, v, row, config, sequence, heads[place.h], i, scale,
+                                   &result.o[n * width]);
       }
     });
     begin = end;
@@ -138,14 +267,25 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
 
 AttentionWork attention_work(const AttentionConfig& config, const AttentionArgs& args) {
   AttentionWork work;
-  Array mask = effective_mask(config, args);
-  work.blocks = count_blocks(mask.view(), grid_of(config, args));
+  const BatchSizes sizes = sizes_of(config, args);
+  const Array mask = effective_mask(config, args);
+  int64_t queries = 0;
+  for (int64_t b = 0; b < sizes.batch; ++b) {
+    const HostSequence sequence(config.sequences(), sequence_tensors(args), b);
+    queries += sequence.q_len;
+    for (int64_t r = 0; r * config.block.q < sequence.q_len; ++r) {
+      const int64_t last = std::min((r + 1) * config.block.q, sequence.q_len) - 1;
+      work.blocks.visible +=
+          sizes.heads * ceil_div(sequence.visible_keys(last, config.causal), config.block.k);
+    }
+  }
+  for (const uint8_t cell : mask.span<uint8_t>()) work.blocks.selected += cell;
   double area = static_cast<double>(config.block.q * config.block.k);
   work.flops = 2.0 * static_cast<double>(config.head_dim + config.dim_v()) * area *
                static_cast<double>(work.blocks.selected);
   // Each query block reads its own rows once and the keys and values of its blocks.
   double element = static_cast<double>(size_of(config.dtype));
-  double rows = static_cast<double>(args.q.shape[0] * args.q.shape[1] * args.q.shape[2]);
+  double rows = static_cast<double>(sizes.heads * queries);
   work.bytes = element * static_cast<double>(config.head_dim + config.dim_v()) *
                (rows + static_cast<double>(config.block.k * work.blocks.selected));
   return work;
