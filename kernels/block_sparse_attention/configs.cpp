@@ -83,7 +83,9 @@ AttentionTile tile_for(const AttentionConfig& config, std::string_view target) {
       config.block.k == 128) {
     tile.n = 128;
     tile.stages = 1;
-    if (!fits(config, tile, gpu, 2)) tile.n = 64;
+    // Each page is a copy of its own, and many small ones take registers.
+    const bool small_pages = config.page && config.page < 64;
+    if (small_pages || !fits(config, tile, gpu, 2)) tile.n = 64;
     tile.stages = kStages;
   }
   if (!fits(config, tile, gpu, 2)) tile.stages = 1;
@@ -125,7 +127,7 @@ AttentionConfig validated(AttentionConfig config, std::string_view target) {
 
 std::span<const AttentionConfig> shipped_attention_configs() {
   using enum BlockForm;
-  static const std::array<AttentionConfig, 14> kShipped = {{
+  static const std::array<AttentionConfig, 17> kShipped = {{
       {.dtype = F16, .head_dim = 64, .block = 64, .causal = true},
       {.dtype = F16, .head_dim = 64, .block = 128, .causal = true},
       {.dtype = F16, .head_dim = 128, .block = 64, .causal = true},
@@ -140,6 +142,10 @@ std::span<const AttentionConfig> shipped_attention_configs() {
       {.dtype = BF16, .head_dim = 128, .causal = true},
       {.dtype = BF16, .head_dim = 128, .causal = true, .form = Dense},
       {.dtype = F32, .head_dim = 64, .causal = true},
+      {.block = 128, .causal = true, .form = Lists, .varlen = true},
+      {.block = 128, .causal = true, .varlen = true, .page = 64},
+      {.block = 128, .causal = true, .varlen = true, .head_types = true,
+       .streaming = Streaming::Blocks},
   }};
   return kShipped;
 }

@@ -97,7 +97,11 @@ std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
           {"head_dim_v", std::to_string(config.head_dim_v)},
           {"block", str(config.block)},
           {"form", std::string(kForms[static_cast<size_t>(config.form)])},
-          {"causal", config.causal ? "true" : "false"}};
+          {"causal", config.causal ? "true" : "false"},
+          {"varlen", config.varlen ? "true" : "false"},
+          {"page", std::to_string(config.page)},
+          {"head_types", config.head_types ? "true" : "false"},
+          {"streaming", std::string(kStreaming[static_cast<size_t>(config.streaming)])}};
 }
 
 std::vector<OptionInfo> options() {
