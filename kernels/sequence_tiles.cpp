@@ -28,7 +28,7 @@ Expr given_keys(const SequenceInterface& t, const Expr& b) {
 
 }  // namespace
 
-SequenceInterface::SequenceInterface(const SequenceConfig& config)
+SequenceInterface::SequenceInterface(const SequenceConfig& config, bool longest_keys)
     : c(config),
       ends(c.varlen ? std::optional(dim("ends")) : std::nullopt),
       batch(ends ? *ends - 1 : Expr(dim("batch"))) {
@@ -43,9 +43,12 @@ SequenceInterface::SequenceInterface(const SequenceConfig& config)
     pages.emplace("pages");
     slots.emplace("slots");
     table.emplace(input("table", I32, {batch, *slots}));
+  } else if (c.lengths) {
+    room.emplace("room");
   } else {
-    seq_kv.emplace("seq_kv");
+    longest_keys = true;
   }
+  if (longest_keys) seq_kv.emplace("seq_kv");
   if (c.lengths) lengths.emplace(input("lengths", I32, {batch}));
   if (c.q_start) q_start.emplace(input("q_start", I32, {batch}));
 }
@@ -58,12 +61,13 @@ std::vector<Arg> SequenceInterface::query_extents(int64_t width) const {
 std::vector<Arg> SequenceInterface::key_extents(int64_t width) const {
   if (c.page) return {*pages, c.page, heads_kv, width};
   if (c.packed_keys()) return {*tokens_kv, heads_kv, width};
-  return {batch, heads_kv, *seq_kv, width};
+  return {batch, heads_kv, room ? *room : *seq_kv, width};
 }
 
-Expr SequenceInterface::room() const {
-  if (c.page) return *slots * c.page;
-  return c.packed_keys() ? *tokens_kv : *seq_kv;
+Expr SequenceInterface::most_keys() const {
+  if (!c.varlen && !c.lengths) return *seq_kv;
+  const Expr most = c.page ? *slots * c.page : room ? Expr(*room) : Expr(*tokens_kv);
+  return seq_kv ? min(most, *seq_kv) : most;
 }
 
 Sequence::Sequence(const SequenceInterface& interface, const Expr& sequence)
@@ -74,7 +78,7 @@ Sequence::Sequence(const SequenceInterface& interface, const Expr& sequence)
       k_begin(begin_of(t.cu_seqlens_k, b)),
       k_given(given_keys(t, b)),
       q_len(t.c.varlen ? within(q_given, t.seq) : q_given),
-      k_len(ends_inside() ? within(k_given, t.room()) : k_given),
+      k_len(ends_inside() ? within(k_given, t.most_keys()) : k_given),
       start(t.c.q_start ? Expr((*t.q_start)(b)) : k_len - q_len) {}
 
 void Sequence::check() const {
@@ -88,9 +92,12 @@ void Sequence::check() const {
     device_assert(k_given >= 0, "cu_seqlens_k: expected numbers that do not become smaller");
     device_assert(k_begin >= 0 && k_begin + k_given <= *t.tokens_kv,
                   "cu_seqlens_k: expected no more tokens than k has");
+    if (t.seq_kv)
+      device_assert(k_given <= *t.seq_kv,
+                    "cu_seqlens_k: expected no sequence longer than max_seqlen_k");
   }
   if (t.c.lengths)
-    device_assert(k_given >= 0 && k_given <= t.room(), "lengths: expected 0 to the cache's keys");
+    device_assert(k_given >= 0 && k_given <= t.most_keys(), "lengths: expected 0 to the cache's keys");
   if (t.c.q_start)
     device_assert(start >= 0 && start + q_len <= k_len,
                   "q_start: expected 0 or more, with keys for all queries behind it");
@@ -104,6 +111,18 @@ void Sequence::check() const {
       device_assert(slot >= used || (page >= 0 && page < *t.pages),
                     "table: expected a page of the cache for each that the sequence has");
     }
+}
+
+Expr Sequence::query(const Tensor& q, const Expr& head, const Expr& at, const Expr& d) const {
+  if (!t.c.varlen) return q(b, head, at, d);
+  return q(select(at < 0, -1, q_begin + at), head, d);
+}
+
+Expr Sequence::key(const Tensor& k, const Expr& head, const Expr& at, const Expr& d) const {
+  if (t.c.packed_keys()) return k(select(at < 0, -1, k_begin + at), head, d);
+  if (!t.c.page) return k(b, head, at, d);
+  const Expr page = select(at < 0, -1, (*t.table)(b, select(at < 0, -1, at / t.c.page)));
+  return k(page, at % t.c.page, head, d);
 }
 
 View Sequence::queries(const Tensor& q, const Expr& head, const Expr& first, int64_t rows) const {

@@ -15,13 +15,14 @@ struct SequenceInterface {
   std::optional<Dim> ends;  // of cu_seqlens: one more than sequences
   Expr batch;
   Dim heads = dim("heads"), heads_kv = dim("heads_kv"), seq = dim("seq");
-  std::optional<Dim> seq_kv, tokens, tokens_kv, pages, slots;
+  std::optional<Dim> seq_kv, room, tokens, tokens_kv, pages, slots;
   std::optional<Tensor> cu_seqlens_q, cu_seqlens_k, lengths, table, q_start;
 
-  explicit SequenceInterface(const SequenceConfig& config);
+  // With `longest_keys` there is always a dim seq_kv: no sequence has more keys.
+  explicit SequenceInterface(const SequenceConfig& config, bool longest_keys = false);
   std::vector<Arg> query_extents(int64_t width) const;  // of q and o
   std::vector<Arg> key_extents(int64_t width) const;    // of k and v
-  Expr room() const;                                    // keys that a sequence may have
+  Expr most_keys() const;                               // that a sequence may have
 };
 
 struct Sequence {
@@ -35,6 +36,9 @@ struct Sequence {
 
   // May a tile of keys reach beyond the sequence's end and yet be inside of the tensor?
   bool ends_inside() const { return t.c.varlen || t.c.lengths; }
+  // An element; 0 where `at` is negative.
+  Expr query(const Tensor& q, const Expr& head, const Expr& at, const Expr& d) const;
+  Expr key(const Tensor& k, const Expr& head, const Expr& at, const Expr& d) const;
   // Rows first … of a head; beyond the sequence's end, what is there.
   View queries(const Tensor& q, const Expr& head, const Expr& first, int64_t rows) const;
   void load_keys(const Tensor& from, const Expr& head, const Expr& first, const Tile& to) const;

@@ -11,6 +11,7 @@
 
 #include "kernels/library_function.h"
 #include "kernels/registry.h"
+#include "kernels/sequences.h"
 
 namespace kiln {
 
@@ -23,25 +24,29 @@ struct AntidiagConfig {
   int64_t head_dim = 128;  // 16 to 256, a multiple of 16
   int64_t stride = 8;      // queries and keys of a cell: 4, 8 or 16
   bool causal = true;
-  bool varlen = false;   // sequences are packed, as cu_seqlens says
-  bool q_start = false;  // positions of the first queries are given; else bottom-right
+  // Where sequences lie (kernels/sequences.h).
+  bool varlen = false, lengths = false;
+  int64_t page = 0;  // implies lengths
+  bool q_start = false;
   bool checked = false;  // lengths and starts are looked at as the kernel runs
+  SequenceConfig sequences() const { return {varlen, lengths, page, q_start}; }
   bool operator==(const AntidiagConfig&) const = default;
 };
-// UserError naming the field, its legal values and what it is; returns it.
-AntidiagConfig validated(const AntidiagConfig& config);
+// UserError naming the field, its legal values and what it is; returns it with what follows filled
+// in.
+AntidiagConfig validated(AntidiagConfig config);
 
-// q [batch, heads, seq, head_dim] and k [batch, heads_kv, seq_kv, head_dim]; varlen: q [tokens,
-// heads, head_dim], k [tokens_kv, heads_kv, head_dim], cu_seqlens_q and cu_seqlens_k i32 [batch +
-// 1], dims seq and seq_kv for the longest ones. q_start i32 [batch] if asked for. scores [batch,
-// heads, ceil(seq / stride), ceil(seq_kv / stride)]: 0 where a cell is not seen or not there.
+// q, k and where they lie as kernels/sequences.h says; dims seq and seq_kv for the longest
+// sequences, where q's and k's shapes do not say them. scores [batch, heads, ceil(seq / stride),
+// ceil(seq_kv / stride)]: 0 where a cell is not seen or not there.
 Kernel antidiag_scores_kernel(const AntidiagConfig& config);
 
 // What cells are made of: tensors in the device's memory, any strides with a contiguous last axis.
 struct CellArgs {
   Memory q, k;
-  std::optional<Memory> cu_seqlens_q, cu_seqlens_k, q_start;
-  std::optional<int64_t> max_seqlen_q, max_seqlen_k;  // of varlen: no sequence is longer
+  std::optional<Memory> cu_seqlens_q, cu_seqlens_k, q_start, lengths, table;
+  // No sequence is longer. Of varlen, and of keys that are packed; of a cache, if it is known.
+  std::optional<int64_t> max_seqlen_q, max_seqlen_k;
 };
 struct AntidiagArgs : CellArgs {
   Memory scores;
@@ -50,19 +55,15 @@ struct AntidiagArgs : CellArgs {
 void check(const AntidiagConfig& config, const CellArgs& args);
 void check(const AntidiagConfig& config, const AntidiagArgs& args);
 
-// Sizes of a checked call.
-struct CellSizes {
-  int64_t batch = 0, heads = 0, heads_kv = 0, seq = 0, seq_kv = 0;
-};
-CellSizes sizes_of(const AntidiagConfig& config, const CellArgs& args);
+BatchSizes sizes_of(const AntidiagConfig& config, const CellArgs& args);  // of a checked call
 
 // The sequence b of a call whose tensors are in host memory, in float64.
 class CellReference {
  public:
   CellReference(const AntidiagConfig& config, const CellArgs& args, int64_t b);
-  int64_t queries() const { return q_len_; }
-  int64_t keys() const { return k_end_; }   // that count
-  int64_t start() const { return start_; }  // of the queries
+  int64_t queries() const { return sequence_.q_len; }
+  int64_t keys() const { return k_end_; }           // that count
+  int64_t start() const { return sequence_.start; }  // of the queries
   int64_t rows() const;                     // cells of queries and keys
   int64_t cols() const;
   int64_t cell(int64_t row) const;  // where the row stands
@@ -71,7 +72,8 @@ class CellReference {
  private:
   const AntidiagConfig& config_;
   const CellArgs& args_;
-  int64_t b_, group_, q_begin_ = 0, k_begin_ = 0, q_len_, k_end_, start_;
+  HostSequence sequence_;
+  int64_t group_, k_end_;
 };
 
 struct AntidiagLimits {
@@ -81,16 +83,19 @@ struct AntidiagInterface {
   using Config = AntidiagConfig;
   using Args = AntidiagArgs;
   using Limits = AntidiagLimits;
-  static constexpr std::array<std::string_view, 6> kTensors = {
-      "q", "k", "cu_seqlens_q", "cu_seqlens_k", "q_start", "scores"};
+  static constexpr std::array<std::string_view, 8> kTensors = {
+      "q", "k", "cu_seqlens_q", "cu_seqlens_k", "q_start", "lengths", "table", "scores"};
   static Kernel kernel(const Config& config) { return antidiag_scores_kernel(config); }
-  static std::array<const Memory*, 6> tensors(const Args& args);
+  static std::array<const Memory*, 8> tensors(const Args& args);
   static CallScalars<0, 2> scalars(const Config& config, const Args& args);
   static void check(const Config& config, const Args& args) { kiln::check(config, args); }
   static kiln::Limits dims(const Limits& limits);
 };
 using AntidiagScores = LibraryFunction<AntidiagInterface>;
 AntidiagScores antidiag_scores(Device& device, const AntidiagConfig& config);
+
+// The dims seq and seq_kv of a call that no tensor tells.
+UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const CellArgs& args);
 
 // The options that make an AntidiagConfig but for `out`, and their reading; of a call by name, the
 // arguments.

@@ -45,7 +45,7 @@ double bytes_of(const Memory& memory) {
 
 }  // namespace
 
-AntidiagConfig validated(const AntidiagConfig& config) {
+AntidiagConfig validated(AntidiagConfig config) {
   require_dtype("dtype", config.dtype, false);
   require_dtype("out", config.out, true);
   if (config.head_dim < 16 || config.head_dim > 256 || config.head_dim % 16 != 0)
@@ -53,80 +53,54 @@ AntidiagConfig validated(const AntidiagConfig& config) {
         fmt::format("head_dim: expected 16 to 256, a multiple of 16, got {}", config.head_dim));
   if (config.stride != 4 && config.stride != 8 && config.stride != 16)
     throw UserError(fmt::format("stride: expected 4, 8 or 16, got {}", config.stride));
+  check_page(config.page);
+  if (config.page) config.lengths = true;
   return config;
 }
 
 void check(const AntidiagConfig& config, const CellArgs& args) {
-  const size_t rank = config.varlen ? 3 : 4;
-  for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("k", &args.k)}) {
-    kiln::require_dtype(what, *tensor, config.dtype);
-    require_rank(what, *tensor, rank,
-                 config.varlen ? "tokens, heads, head_dim" : "batch, heads, seq, head_dim");
-    if (tensor->shape.back() != config.head_dim)
-      throw UserError(fmt::format("{}: expected head_dim {}, got {}", what, config.head_dim,
-                                  tensor->shape.back()));
-  }
-  const auto lengths = [&](const char* what, const std::optional<Memory>& cu_seqlens,
-                           const char* longest, const std::optional<int64_t>& most) {
-    if (!config.varlen) {
-      refuse(what, cu_seqlens, "without varlen");
-      if (most)
-        throw UserError(
-            fmt::format("{}: given, but the kernel was compiled without varlen", longest));
-      return;
-    }
-    kiln::require_dtype(what, required(what, cu_seqlens), I32);
-    require_rank(what, *cu_seqlens, 1, "batch + 1");
-    if (cu_seqlens->shape[0] < 1)
-      throw UserError(fmt::format("{}: expected 1 entry or more, got none", what));
-    if (!most || *most < 0)
-      throw UserError(fmt::format("{}: expected the longest sequence's tokens, got {}", longest,
-                                  most ? std::to_string(*most) : "nothing"));
-  };
-  lengths("cu_seqlens_q", args.cu_seqlens_q, "max_seqlen_q", args.max_seqlen_q);
-  lengths("cu_seqlens_k", args.cu_seqlens_k, "max_seqlen_k", args.max_seqlen_k);
-  const CellSizes sizes = sizes_of(config, args);
-  if (config.varlen)
-    require_shape("cu_seqlens_k", *args.cu_seqlens_k, {sizes.batch + 1});
-  else if (args.k.shape[0] != sizes.batch)
-    throw UserError(
-        fmt::format("k: expected batch {}, as q has, got {}", sizes.batch, args.k.shape[0]));
-  if (sizes.heads_kv == 0 ? sizes.heads != 0 : sizes.heads % sizes.heads_kv != 0)
-    throw UserError(fmt::format("q: expected heads that are a multiple of heads_kv {}, got {}",
-                                sizes.heads_kv, sizes.heads));
-  if (!config.q_start) return refuse("q_start", args.q_start, "without q_start");
-  kiln::require_dtype("q_start", required("q_start", args.q_start), I32);
-  require_shape("q_start", *args.q_start, {sizes.batch});
+  kiln::require_dtype("q", args.q, config.dtype);
+  kiln::require_dtype("k", args.k, config.dtype);
+  check_sequences(config.sequences(), sequence_tensors(args), config.head_dim);
 }
 
 void check(const AntidiagConfig& config, const AntidiagArgs& args) {
   check(config, static_cast<const CellArgs&>(args));
-  const CellSizes sizes = sizes_of(config, args);
+  const BatchSizes sizes = sizes_of(config, args);
   kiln::require_dtype("scores", args.scores, config.out);
   require_shape("scores", args.scores,
                 {sizes.batch, sizes.heads, cells(sizes.seq, config), cells(sizes.seq_kv, config)});
 }
 
-CellSizes sizes_of(const AntidiagConfig& config, const CellArgs& args) {
-  const Shape &q = args.q.shape, &k = args.k.shape;
-  if (config.varlen)
-    return {args.cu_seqlens_q->shape[0] - 1, q[1], k[1], *args.max_seqlen_q, *args.max_seqlen_k};
-  return {q[0], q[1], k[1], q[2], k[2]};
+BatchSizes sizes_of(const AntidiagConfig& config, const CellArgs& args) {
+  return batch_sizes(config.sequences(), sequence_tensors(args));
 }
 
-std::array<const Memory*, 6> AntidiagInterface::tensors(const Args& args) {
-  return {
-      &args.q,     &args.k, given(args.cu_seqlens_q), given(args.cu_seqlens_k), given(args.q_start),
-      &args.scores};
+std::array<const Memory*, 8> AntidiagInterface::tensors(const Args& args) {
+  return {&args.q,
+          &args.k,
+          given(args.cu_seqlens_q),
+          given(args.cu_seqlens_k),
+          given(args.q_start),
+          given(args.lengths),
+          given(args.table),
+          &args.scores};
+}
+
+UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const CellArgs& args) {
+  const BatchSizes sizes = batch_sizes(config, sequence_tensors(args));
+  if (config.varlen) return {{sizes.seq, sizes.seq_kv}, 2};
+  if (config.lengths) return {{sizes.seq_kv}, 1};
+  return {{}, 0};
 }
 
 CallScalars<0, 2> AntidiagInterface::scalars(const Config& config, const Args& args) {
-  if (!config.varlen) return {{}, {{}, 0}};
-  return {{}, {{*args.max_seqlen_q, *args.max_seqlen_k}}};
+  return {{}, longest_sequences(config.sequences(), args)};
 }
 
 Limits AntidiagInterface::dims(const Limits& limits) {
   return {{"batch", limits.batch},
+          {"ends", limits.batch + 1},
           {"heads", limits.heads},
           {"seq", limits.seq},
           {"seq_kv", limits.seq_kv}};
@@ -143,6 +117,8 @@ std::vector<OptionInfo> cell_options() {
       {"stride", "8", "4, 8 or 16", "queries and keys of a cell"},
       {"causal", "true", "true or false", "a query sees keys up to its own position"},
       {"varlen", "false", "true or false", "sequences are packed, as cu_seqlens_q and _k say"},
+      {"lengths", "false", "true or false", "keys are in a cache that holds `lengths` of them"},
+      {"page", "0", "0 or a multiple of 16", "keys of a page of the cache; 0: not paged"},
       {"q_start", "false", "true or false", "first queries' positions are given, as q_start says"},
       {"checked", "false", "true or false", "look at lengths and starts as the kernel runs"},
   };
@@ -155,6 +131,9 @@ AntidiagConfig cell_config(const Options& options) {
   config.stride = options.integer("stride");
   config.causal = options.boolean("causal");
   config.varlen = options.boolean("varlen");
+  config.lengths = options.boolean("lengths");
+  config.page = options.integer("page");
+  if (config.page) config.lengths = true;
   config.q_start = options.boolean("q_start");
   config.checked = options.boolean("checked");
   return config;
@@ -165,12 +144,10 @@ CellArgs cell_args(const AntidiagConfig& config, const Bindings& bindings) {
     auto it = bindings.tensors.find(name);
     return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
   };
-  CellArgs args{*find("q"), *find("k"), find("cu_seqlens_q"), find("cu_seqlens_k"),
-                find("q_start")};
-  if (config.varlen) {
-    args.max_seqlen_q = bindings.dims.at("seq");
-    args.max_seqlen_k = bindings.dims.at("seq_kv");
-  }
+  CellArgs args{*find("q"),      *find("k"),      find("cu_seqlens_q"), find("cu_seqlens_k"),
+                find("q_start"), find("lengths"), find("table")};
+  if (config.varlen) args.max_seqlen_q = bindings.dims.at("seq");
+  if (config.varlen || config.lengths) args.max_seqlen_k = bindings.dims.at("seq_kv");
   return args;
 }
 

@@ -13,7 +13,7 @@ Kernel antidiag_scores_kernel(const AntidiagConfig& config) {
     const Expr row = grid[1] * kCellTile, col = grid[0] * kCellTile;
     const Expr head = grid[2] % t.heads;
     const CellSequence sequence(t, grid[2] / t.heads);
-    if (c.checked) sequence.check(t);
+    if (c.checked) sequence.check();
 
     Tile scores = alloc_fragment({kCellTile, kCellTile}, F32);
     const CellScores cells(t, sequence, head);

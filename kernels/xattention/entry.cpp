@@ -19,6 +19,8 @@ EstimateConfig config_of(const Options& options) {
   config.stride = cells.stride;
   config.causal = cells.causal;
   config.varlen = cells.varlen;
+  config.lengths = cells.lengths;
+  config.page = cells.page;
   config.q_start = cells.q_start;
   config.checked = cells.checked;
   config.block = options.integer("block");
@@ -53,6 +55,8 @@ AntidiagConfig EstimateConfig::cells() const {
           .stride = stride,
           .causal = causal,
           .varlen = varlen,
+          .lengths = lengths,
+          .page = page,
           .q_start = q_start,
           .checked = checked};
 }
@@ -63,7 +67,7 @@ EstimateConfig validated(EstimateConfig config) {
   if (config.stride < 1 || config.block % config.stride != 0)
     throw UserError(fmt::format("stride: expected 4, 8 or 16, which divide block {}, got {}",
                                 config.block, config.stride));
-  validated(config.cells());
+  config.lengths = validated(config.cells()).lengths;
   if (config.chunk < 2048 || config.chunk > 131072)
     throw UserError(fmt::format("chunk: expected 2048 to 131072, got {}", config.chunk));
   if (config.select_mode != SelectMode::Inverse)
@@ -73,7 +77,7 @@ EstimateConfig validated(EstimateConfig config) {
     throw UserError(
         fmt::format("threads: expected 0 to 1024, a multiple of 32, got {}", config.threads));
   // With 256 threads, what packed sequences and given starts take does not fit the registers.
-  if (config.threads == 0) config.threads = config.varlen || config.q_start ? 512 : 256;
+  if (config.threads == 0) config.threads = config.varlen || config.lengths || config.q_start ? 512 : 256;
   config.select.causal = config.causal;
   // Its chunks are whole blocks.
   config.select.ref_chunk = config.select.ref_compat ? ceil_div(config.chunk, config.block) : 0;
@@ -89,7 +93,7 @@ float scale_of(const EstimateConfig& config, const EstimateArgs& args) {
 void check(const EstimateConfig& config, const EstimateArgs& args) {
   const AntidiagConfig cells = config.cells();
   check(cells, static_cast<const CellArgs&>(args));
-  const CellSizes sizes = sizes_of(cells, args);
+  const BatchSizes sizes = sizes_of(cells, args);
   require_dtype("sums", args.sums, F32);
   require_shape("sums", args.sums,
                 {sizes.batch, sizes.heads, ceil_div(sizes.seq, config.block),
@@ -99,12 +103,14 @@ void check(const EstimateConfig& config, const EstimateArgs& args) {
   check_choice(config.select, "sums", args.sums, args);
 }
 
-std::array<const Memory*, 10> EstimateInterface::tensors(const Args& args) {
+std::array<const Memory*, 12> EstimateInterface::tensors(const Args& args) {
   return {&args.q,
           &args.k,
           given(args.cu_seqlens_q),
           given(args.cu_seqlens_k),
           given(args.q_start),
+          given(args.lengths),
+          given(args.table),
           &args.sums,
           given(args.thresholds),
           &args.mask,
@@ -118,12 +124,13 @@ CallScalars<2, 2> EstimateInterface::scalars(const Config& config, const Args& a
     scalars.params.values[1] = *amount;
     scalars.params.count = 2;
   }
-  if (config.varlen) scalars.dims = {{*args.max_seqlen_q, *args.max_seqlen_k}, 2};
+  scalars.dims = longest_sequences(config.cells().sequences(), args);
   return scalars;
 }
 
 Limits EstimateInterface::dims(const Limits& limits) {
   return {{"batch", limits.batch},
+          {"ends", limits.batch + 1},
           {"heads", limits.heads},
           {"out_heads", limits.heads},
           {"seq", limits.seq},
@@ -177,7 +184,7 @@ KernelEntry xattn_estimate_entry() {
   entry.work = [](const Options& options, const Bindings& bindings) {
     const EstimateConfig config = config_of(options);
     const EstimateArgs args = args_of(config, bindings);
-    const CellSizes sizes = sizes_of(config.cells(), args);
+    const BatchSizes sizes = sizes_of(config.cells(), args);
     // Every score twice; half of them if causal.
     const double pairs = static_cast<double>(sizes.batch * sizes.heads) *
                          static_cast<double>(sizes.seq) * static_cast<double>(sizes.seq_kv);

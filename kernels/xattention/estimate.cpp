@@ -18,7 +18,7 @@ void write_sums(const EstimateConfig& c, const CellInterface& t, const Expr& sca
   const Expr tile = ceildiv(t.rows(), kCellTile) - 1 - grid[0], row = tile * kCellTile;
   const Expr &h = grid[1], &b = grid[2];
   const CellSequence sequence(t, b);
-  if (c.checked) sequence.check(t);
+  if (c.checked) sequence.check();
   const CellScores scores(t, sequence, h);
 
   BlockSums sums(kCellTile, block, scale, [&](const Expr& i) {

@@ -26,8 +26,10 @@ struct EstimateConfig {
   int64_t stride = 8;      // 4, 8 or 16
   int64_t block = 128;     // tokens of a block of queries, and of keys: 64, 128 or 256
   bool causal = true;
-  bool varlen = false;   // sequences are packed, as cu_seqlens says
-  bool q_start = false;  // positions of the first queries are given; else keys − queries
+  // Where sequences lie (kernels/sequences.h).
+  bool varlen = false, lengths = false;
+  int64_t page = 0;  // implies lengths
+  bool q_start = false;
   bool checked = false;  // lengths and starts are looked at as the kernel runs
   // Queries that the public code looks at together, 2048 to 131072. Without a matrix of scores
   // there is no need, and no result depends on it, but ref_compat's.
@@ -43,7 +45,7 @@ struct EstimateConfig {
 // in.
 EstimateConfig validated(EstimateConfig config);
 
-// Tensors q, k, cu_seqlens_q, cu_seqlens_k and q_start as antidiag_scores takes them; thresholds,
+// Tensors q, k and where they lie as antidiag_scores takes them; thresholds,
 // mask, counts and indices as select_blocks does, over rows = ceil(seq / block) and cols =
 // ceil(seq_kv / block); sums f32 [batch, heads, rows, cols], how much of each row block falls into
 // each block, is written and read. Params scale f32 and threshold f32 or top_k i32.
@@ -67,11 +69,11 @@ struct EstimateInterface {
   using Config = EstimateConfig;
   using Args = EstimateArgs;
   using Limits = EstimateLimits;
-  static constexpr std::array<std::string_view, 10> kTensors = {
-      "q",    "k",          "cu_seqlens_q", "cu_seqlens_k", "q_start",
-      "sums", "thresholds", "mask",         "counts",       "indices"};
+  static constexpr std::array<std::string_view, 12> kTensors = {
+      "q",     "k",    "cu_seqlens_q", "cu_seqlens_k", "q_start", "lengths",
+      "table", "sums", "thresholds",   "mask",         "counts",  "indices"};
   static Kernel kernel(const Config& config) { return xattn_estimate_kernel(config); }
-  static std::array<const Memory*, 10> tensors(const Args& args);
+  static std::array<const Memory*, 12> tensors(const Args& args);
   static CallScalars<2, 2> scalars(const Config& config, const Args& args);
   static void check(const Config& config, const Args& args) { kiln::check(config, args); }
   static kiln::Limits dims(const Limits& limits);

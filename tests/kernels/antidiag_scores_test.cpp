@@ -47,6 +47,9 @@ TEST_CASE("antidiag_scores: any batch, packed or not, with history", "[antidiag]
       config.stride = of({4, 8, 16});
       config.causal = random() % 3 != 0;
       config.varlen = random() % 2;
+      config.lengths = random() % 3 == 0;
+      if (random() % 3 == 0) config.page = of({16, 64, 256});
+      config.lengths = config.lengths || config.page > 0;
       config.q_start = random() % 2;
       const int64_t heads_kv = of({1, 2}), batch = of({1, 2, 3});
       const int64_t longest = name == "host" ? 40 * config.stride : 10 * config.stride;
@@ -134,12 +137,12 @@ TEST_CASE("antidiag_scores: mistakes are sentences", "[antidiag]") {
     CHECK_THROWS_WITH(call(args), Contains("q_start: expected 0 or more, with keys for all"));
     c.starts.set(1, 5);
     c.cu_q.set(2, 19);
-    CHECK_THROWS_WITH(call(args), Contains("cu_seqlens: expected numbers that do not become"));
+    CHECK_THROWS_WITH(call(args), Contains("cu_seqlens_q: expected numbers that do not become"));
     c.cu_q.set(2, 28);
-    CHECK_THROWS_WITH(call(args), Contains("cu_seqlens: expected no more tokens than there are"));
+    CHECK_THROWS_WITH(call(args), Contains("cu_seqlens_q: expected no more tokens than q has"));
     c.cu_q.set(1, 22);
     c.cu_q.set(2, 24);
     args.max_seqlen_q = 21;
-    CHECK_THROWS_WITH(call(args), Contains("cu_seqlens: expected no sequence longer than"));
+    CHECK_THROWS_WITH(call(args), Contains("cu_seqlens_q: expected no sequence longer than"));
   }
 }

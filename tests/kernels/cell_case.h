@@ -1,5 +1,5 @@
-// Queries and keys for the kernels of XAttention: in batches or packed, poison wherever no token
-// is.
+// Queries and keys for the kernels of XAttention: in batches, packed, in a cache or in pages, poison
+// wherever no token is.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct CellCase {
   AntidiagConfig config;
   std::vector<SequenceSizes> sequences;  // without varlen all of the first one's lengths
   int64_t heads, heads_kv;
-  Array q, k, cu_q, cu_k, starts;
+  Array q, k, cu_q, cu_k, starts, lengths, table;
 
   CellCase(const AntidiagConfig& config, std::vector<SequenceSizes> sequences, int64_t heads,
            int64_t heads_kv, std::mt19937_64& random);

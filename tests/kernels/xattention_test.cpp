@@ -129,6 +129,9 @@ TEST_CASE("xattn_estimate: any batch, packed or not, with history", "[xattention
       config.block = of({64, 128, 256});
       config.causal = random() % 4 != 0;
       config.varlen = random() % 2;
+      config.lengths = random() % 3 == 0;
+      if (random() % 3 == 0) config.page = of({16, 64, 256});
+      config.lengths = config.lengths || config.page > 0;
       config.q_start = random() % 2;
       config.select.per_head = random() % 3 == 0;
       config.select.list = random() % 3 != 0;
