@@ -113,6 +113,13 @@ BatchSizes check_sequences(const SequenceConfig& config, const SequenceTensors& 
   return sizes;
 }
 
+UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const SequenceTensors& tensors) {
+  const BatchSizes sizes = batch_sizes(config, tensors);
+  if (config.varlen) return {{sizes.seq, sizes.seq_kv}, 2};
+  if (config.lengths) return {{sizes.seq_kv}, 1};
+  return {{}, 0};
+}
+
 void require_like_keys(const char* what, const Memory& tensor, const Memory& k, int64_t width) {
   const Shape& s = k.shape;
   s.size() == 4 ? require_shape(what, tensor, {s[0], s[1], s[2], width})

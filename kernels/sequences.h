@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/argument_checks.h"
+#include "kernels/library_function.h"
 
 namespace kiln {
 
@@ -59,6 +60,8 @@ BatchSizes check_sequences(const SequenceConfig& config, const SequenceTensors& 
                               int64_t head_dim);
 // Of a checked call.
 BatchSizes batch_sizes(const SequenceConfig& config, const SequenceTensors& tensors);
+// The dims seq and seq_kv of a call to a kernel that has both, where no tensor tells them.
+UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const SequenceTensors& tensors);
 // That `tensor` has k's shape but for the last axis, or q's.
 void require_like_keys(const char* what, const Memory& tensor, const Memory& k, int64_t width);
 

@@ -62,6 +62,7 @@ class CellReference {
  public:
   CellReference(const AntidiagConfig& config, const CellArgs& args, int64_t b);
   int64_t queries() const { return sequence_.q_len; }
+  int64_t keys_given() const { return sequence_.k_len; }
   int64_t keys() const { return k_end_; }           // that count
   int64_t start() const { return sequence_.start; }  // of the queries
   int64_t rows() const;                     // cells of queries and keys
@@ -93,9 +94,6 @@ struct AntidiagInterface {
 };
 using AntidiagScores = LibraryFunction<AntidiagInterface>;
 AntidiagScores antidiag_scores(Device& device, const AntidiagConfig& config);
-
-// The dims seq and seq_kv of a call that no tensor tells.
-UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const CellArgs& args);
 
 // The options that make an AntidiagConfig but for `out`, and their reading; of a call by name, the
 // arguments.

@@ -5,11 +5,14 @@
 
 namespace kiln {
 
-CellInterface::CellInterface(const AntidiagConfig& config)
-    : c(config),
-      sequences(c.sequences(), true),
-      q(input("q", c.dtype, sequences.query_extents(c.head_dim))),
-      k(input("k", c.dtype, sequences.key_extents(c.head_dim))) {}
+CellInterface::CellInterface(const AntidiagConfig& config, const SequenceInterface& sequences)
+    : CellInterface(config, sequences,
+                    input("q", config.dtype, sequences.query_extents(config.head_dim)),
+                    input("k", config.dtype, sequences.key_extents(config.head_dim))) {}
+
+CellInterface::CellInterface(const AntidiagConfig& config, const SequenceInterface& sequences,
+                             const Tensor& q, const Tensor& k)
+    : c(config), sequences(sequences), q(q), k(k) {}
 
 CellSequence::CellSequence(const CellInterface& t, const Expr& b)
     : Sequence(t.sequences, b),

@@ -13,12 +13,14 @@ constexpr int64_t kCellTile = 64;  // rows and columns of a tile of cells
 
 struct CellInterface {
   const AntidiagConfig& c;
-  SequenceInterface sequences;
+  const SequenceInterface& sequences;  // with longest_keys
   Tensor q, k;
   const Expr &batch = sequences.batch, &heads = sequences.heads, &heads_kv = sequences.heads_kv;
   const Expr &seq = sequences.seq, &seq_kv = *sequences.seq_kv;
 
-  explicit CellInterface(const AntidiagConfig& config);
+  CellInterface(const AntidiagConfig& config, const SequenceInterface& sequences);  // declares q, k
+  CellInterface(const AntidiagConfig& config, const SequenceInterface& sequences, const Tensor& q,
+                const Tensor& k);
   CellInterface(const CellInterface&) = delete;
   Expr rows() const { return ceildiv(seq, c.stride); }
   Expr cols() const { return ceildiv(seq_kv, c.stride); }

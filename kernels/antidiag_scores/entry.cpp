@@ -87,15 +87,8 @@ std::array<const Memory*, 8> AntidiagInterface::tensors(const Args& args) {
           &args.scores};
 }
 
-UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const CellArgs& args) {
-  const BatchSizes sizes = batch_sizes(config, sequence_tensors(args));
-  if (config.varlen) return {{sizes.seq, sizes.seq_kv}, 2};
-  if (config.lengths) return {{sizes.seq_kv}, 1};
-  return {{}, 0};
-}
-
 CallScalars<0, 2> AntidiagInterface::scalars(const Config& config, const Args& args) {
-  return {{}, longest_sequences(config.sequences(), args)};
+  return {{}, longest_sequences(config.sequences(), sequence_tensors(args))};
 }
 
 Limits AntidiagInterface::dims(const Limits& limits) {

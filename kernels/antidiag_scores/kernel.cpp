@@ -6,7 +6,8 @@ namespace kiln {
 Kernel antidiag_scores_kernel(const AntidiagConfig& config) {
   const AntidiagConfig c = validated(config);
   return trace("antidiag_scores", [&] {
-    const CellInterface t(c);
+    const SequenceInterface sequences(c.sequences(), true);
+    const CellInterface t(c, sequences);
     Tensor out = output("scores", c.out, {t.batch, t.heads, t.rows(), t.cols()});
     const auto grid =
         launch({ceildiv(t.cols(), kCellTile), ceildiv(t.rows(), kCellTile), t.heads * t.batch});

@@ -45,6 +45,7 @@ struct AttentionConfig {
   // Each head is dense, sparse or streaming, as head_mask_type says; else all are as `form` says.
   bool head_types = false;
   Streaming streaming = Streaming::None;  // of streaming heads; Tokens: if causal
+  bool per_kv_head = false;  // the mask or lists have a plane for each kv head, not for each head
   // Of the interface of others: what is asked for here is an error.
   float p_dropout = 0;
   bool backward = false;
@@ -75,7 +76,8 @@ std::span<const AttentionConfig> shipped_attention_configs();
 // The DSL program. Its interface: q, k, v and where they lie as kernels/sequences.h says; o as q but
 // head_dim_v wide; lse f32 [batch, heads, seq], varlen [heads, tokens], if asked for; mask [batch,
 // planes, rows, cols] or counts i32 [batch, planes, rows] and indices i32 [batch, planes, rows,
-// entries], a plane for each head or, with head_types, for each sparse one; param scale f32.
+// entries], a plane for each head, or each kv head, or with head_types for each sparse one; param
+// scale f32.
 // head_types: head_mask_type i32 [heads], 0 dense, 1 sparse (the n-th such head has plane n − 1),
 // negative streaming; streaming_info i32 [heads, 2]: of a streaming head the numbers `sink` and
 // `local` of blocks, or tokens, that it sees from the beginning and up to its own. Blocks are those

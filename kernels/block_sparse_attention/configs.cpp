@@ -39,6 +39,8 @@ void check_interface(const AttentionConfig& config) {
     throw UserError("streaming: expected none without head_types, which says what heads stream");
   if (config.streaming == Streaming::Tokens && !config.causal)
     throw UserError("streaming: expected blocks or none without causal, got tokens");
+  if (config.per_kv_head && config.head_types)
+    throw UserError("per_kv_head: expected false with head_types, where sparse heads have planes");
   if (config.p_dropout != 0)
     throw UserError(fmt::format("p_dropout: expected 0, got {}; no kernel drops probabilities",
                                 config.p_dropout));

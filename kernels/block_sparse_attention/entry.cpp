@@ -29,6 +29,7 @@ AttentionConfig attention_config(const Options& options) {
   config.page = options.integer("page");
   config.q_start = options.boolean("q_start");
   config.head_types = options.boolean("head_types");
+  config.per_kv_head = options.boolean("per_kv_head");
   config.streaming = static_cast<Streaming>(options.choice("streaming", kStreaming));
   config.block_m = options.integer("block_m");
   config.block_n = options.integer("block_n");
@@ -125,6 +126,7 @@ std::vector<OptionInfo> options() {
       {"q_start", "false", "true or false", "first queries' positions are given, as q_start says"},
       {"head_types", "false", "true or false",
        "heads are dense, sparse or streaming, as head_mask_type says"},
+      {"per_kv_head", "false", "true or false", "the mask or lists have a plane for each kv head"},
       {"streaming", "none", "none, blocks or tokens", "what a streaming head's window counts"},
       {"block_m", "0", "a divisor of the block's queries, a multiple of 16; 0: chosen",
        "queries computed together"},

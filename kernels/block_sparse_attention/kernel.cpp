@@ -1,48 +1,53 @@
 // Block-sparse attention: every query tile visits the key blocks that its row of the mask (or list)
 // selects, with an online softmax. Dense attention is the same program over all blocks.
-#include "dsl/dsl.h"
-#include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/block_sparse_attention/attend.h"
 #include "kernels/block_sparse_attention/softmax.h"
-#include "kernels/block_sparse_attention/visible.h"
-#include "kernels/sequence_tiles.h"
 
 namespace kiln {
+
+AttentionTensors::AttentionTensors(const AttentionConfig& config, const SequenceInterface& all,
+                                   const Lists& lists)
+    : AttentionTensors(config, all, &lists) {}
+
+AttentionTensors::AttentionTensors(const AttentionConfig& config, const SequenceInterface& all)
+    : AttentionTensors(config, all, nullptr) {}
+
+AttentionTensors::AttentionTensors(const AttentionConfig& config, const SequenceInterface& s,
+                                   const Lists* lists)
+    : c(config),
+      sequences(s),
+      q(input("q", c.dtype, s.query_extents(c.head_dim))),
+      k(input("k", c.dtype, s.key_extents(c.head_dim))),
+      v(input("v", c.dtype, s.key_extents(c.dim_v()))),
+      o(output("o", c.dtype, s.query_extents(c.dim_v()))) {
+  if (c.lse && c.varlen) lse.emplace(output("lse", F32, {s.heads, *s.tokens}));
+  if (c.lse && !c.varlen) lse.emplace(output("lse", F32, {s.batch, s.heads, s.seq}));
+  if (c.head_types) types.emplace(c, s.heads);
+  if (c.form == BlockForm::Dense) return;
+  if (lists) {
+    counts.emplace(lists->counts);
+    indices.emplace(lists->indices);
+    entries.emplace(lists->entries);
+    return;
+  }
+  if (c.head_types) planes.emplace(dim("planes"));
+  const Expr masked = planes ? *planes : c.per_kv_head ? Expr(s.heads_kv) : Expr(s.heads);
+  Dim rows = dim("rows");
+  if (c.form == BlockForm::Lists) {
+    entries.emplace(dim("entries"));
+    counts.emplace(input("counts", I32, {s.batch, masked, rows}));
+    indices.emplace(input("indices", I32, {s.batch, masked, rows, *entries}));
+  } else {
+    Dim cols = dim("cols");
+    mask.emplace(
+        input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {s.batch, masked, rows, cols}));
+  }
+}
+
 namespace {
 
-struct Interface {
-  const AttentionConfig& c;
-  SequenceInterface sequences{c.sequences()};
-  Tensor q = input("q", c.dtype, sequences.query_extents(c.head_dim));
-  Tensor k = input("k", c.dtype, sequences.key_extents(c.head_dim));
-  Tensor v = input("v", c.dtype, sequences.key_extents(c.dim_v()));
-  Tensor o = output("o", c.dtype, sequences.query_extents(c.dim_v()));
-  std::optional<Tensor> lse, mask, counts, indices;
-  std::optional<HeadTypes> types;
-  std::optional<Dim> planes, entries;  // of sparse heads; of a list
-
-  explicit Interface(const AttentionConfig& config) : c(config) {
-    const SequenceInterface& s = sequences;
-    if (c.lse && c.varlen) lse.emplace(output("lse", F32, {s.heads, *s.tokens}));
-    if (c.lse && !c.varlen) lse.emplace(output("lse", F32, {s.batch, s.heads, s.seq}));
-    if (c.head_types) types.emplace(c, s.heads);
-    if (c.form == BlockForm::Dense) return;
-    if (c.head_types) planes.emplace("planes");
-    const Dim& masked = planes ? *planes : s.heads;
-    Dim rows = dim("rows");
-    if (c.form == BlockForm::Lists) {
-      entries.emplace("entries");
-      counts.emplace(input("counts", I32, {s.batch, masked, rows}));
-      indices.emplace(input("indices", I32, {s.batch, masked, rows, *entries}));
-    } else {
-      Dim cols = dim("cols");
-      mask.emplace(
-          input("mask", c.form == BlockForm::MaskI8 ? I8 : Bool, {s.batch, masked, rows, cols}));
-    }
-  }
-};
-
 // Of the row's list: its count is within the entries, and they are blocks of keys, or -1 for none.
-void check_list(const Interface& t, const Sequence& sequence, const Expr& plane, const Expr& row) {
+void check_list(const AttentionTensors& t, const Sequence& sequence, const Expr& plane, const Expr& row) {
   const Expr& b = sequence.b;
   auto listed = (*t.counts)(b, plane, row);
   device_assert(listed >= 0 && listed <= *t.entries,
@@ -56,18 +61,17 @@ void check_list(const Interface& t, const Sequence& sequence, const Expr& plane,
 }
 
 // What the device was given, by one block of the sequence.
-void check_sequence(const Interface& t, const Sequence& sequence, const Expr& is_first) {
+void check_sequence(const AttentionTensors& t, const Sequence& sequence, const Expr& is_first) {
   if (!sequence.ends_inside() && !t.c.q_start && !t.types) return;
   when(is_first, [&] {
     sequence.check();
-    if (t.types)
-      t.types->check(t.sequences.heads, t.planes ? std::optional<Expr>(*t.planes) : std::nullopt);
+    if (t.types) t.types->check(t.sequences.heads, t.planes);
   });
 }
 
 // Calls step(first key of the tile) for every key tile of the blocks that the row selects.
 template <class Step>
-void for_each_selected(const Interface& t, const Sequence& sequence, const Visible& visible,
+void for_each_selected(const AttentionTensors& t, const Sequence& sequence, const Visible& visible,
                        const Expr& plane, const Step& step) {
   const AttentionConfig& c = t.c;
   const int stages = static_cast<int>(c.stages);
@@ -111,57 +115,65 @@ void for_each_in_range(const AttentionConfig& c, const Visible& visible, const S
 }
 
 template <class Step>
-void for_each_tile(const Interface& t, const Sequence& sequence, const Visible& visible,
+void for_each_tile(const AttentionTensors& t, const Sequence& sequence, const Visible& visible,
                    const Expr& head, const Step& step) {
   const auto in_range = [&] { for_each_in_range(t.c, visible, step); };
+  const auto chosen = [&](const Expr& plane) {
+    for_each_selected(t, sequence, visible, plane, step);
+  };
   if (t.c.form == BlockForm::Dense) return in_range();
-  if (!t.types) return for_each_selected(t, sequence, visible, head, step);
-  when(
-      t.types->is_sparse(head),
-      [&] { for_each_selected(t, sequence, visible, t.types->plane(head), step); }, in_range);
+  if (t.types)
+    return when(
+        t.types->is_sparse(head), [&] { chosen(t.types->plane(head)); }, in_range);
+  chosen(t.c.per_kv_head ? head / (t.sequences.heads / t.sequences.heads_kv) : head);
 }
 
 }  // namespace
 
+void attend(const AttentionTensors& t, const Expr& scale) {
+  const AttentionConfig& c = t.c;
+  const SequenceInterface& s = t.sequences;
+  auto group = s.heads / s.heads_kv;  // query heads that share a key head
+
+  auto block = launch({ceildiv(s.seq, c.block_m), s.heads, s.batch},
+                      {.threads = static_cast<int>(c.threads)});
+  const Expr &h = block[1], &b = block[2];
+  const Sequence sequence(s, b);
+  const Visible visible(c, sequence, t.types ? &*t.types : nullptr, h, block[0] * c.block_m);
+  const Expr& first_query = visible.first_query();
+  if (c.checked) check_sequence(t, sequence, block[0] == 0 && h == 0);
+
+  Tile q = alloc_shared({c.block_m, c.head_dim}, c.dtype);
+  Tile k = alloc_shared({c.block_n, c.head_dim}, c.dtype);
+  Tile v = alloc_shared({c.block_n, c.dim_v()}, c.dtype);
+  Tile scores = alloc_fragment({c.block_m, c.block_n}, F32);
+  Tile p = alloc_fragment({c.block_m, c.block_n}, c.dtype);
+  Tile acc = alloc_fragment({c.block_m, c.dim_v()}, F32);
+  Tile lse = alloc_fragment({c.block_m}, F32);
+
+  copy(sequence.queries(t.q, h, first_query, c.block_m), q);
+  clear(acc);
+  RowSoftmax softmax(c, scale);
+  for_each_tile(t, sequence, visible, h, [&](const Expr& first_key) {
+    sequence.load_keys(t.k, h / group, first_key, k);
+    gemm(q, k, scores, {.transpose_b = true, .clear = true, .policy = FullRow});
+    visible.mask_scores(scores, first_key);
+    softmax.step(scores, p, acc);
+    sequence.load_keys(t.v, h / group, first_key, v);
+    visible.clear_beyond(v, first_key);
+    gemm(p, v, acc, {.policy = FullRow});
+  });
+  softmax.finish(acc, lse);
+  sequence.store(acc, t.o, h, first_query);
+  if (c.lse) sequence.store_numbers(lse, *t.lse, h, first_query);
+}
+
 Kernel block_sparse_attention_kernel(const AttentionConfig& config) {
   const AttentionConfig c = validated(config);
   return trace("block_sparse_attention", {.fast_math = c.fast_math}, [&] {
-    const Interface t(c);
-    const SequenceInterface& s = t.sequences;
-    auto scale = param("scale", F32);
-    auto group = s.heads / s.heads_kv;  // query heads that share a key head
-
-    auto block = launch({ceildiv(s.seq, c.block_m), s.heads, s.batch},
-                        {.threads = static_cast<int>(c.threads)});
-    const Expr &h = block[1], &b = block[2];
-    const Sequence sequence(s, b);
-    const Visible visible(c, sequence, t.types ? &*t.types : nullptr, h, block[0] * c.block_m);
-    const Expr& first_query = visible.first_query();
-    if (c.checked) check_sequence(t, sequence, block[0] == 0 && h == 0);
-
-    Tile q = alloc_shared({c.block_m, c.head_dim}, c.dtype);
-    Tile k = alloc_shared({c.block_n, c.head_dim}, c.dtype);
-    Tile v = alloc_shared({c.block_n, c.dim_v()}, c.dtype);
-    Tile scores = alloc_fragment({c.block_m, c.block_n}, F32);
-    Tile p = alloc_fragment({c.block_m, c.block_n}, c.dtype);
-    Tile acc = alloc_fragment({c.block_m, c.dim_v()}, F32);
-    Tile lse = alloc_fragment({c.block_m}, F32);
-
-    copy(sequence.queries(t.q, h, first_query, c.block_m), q);
-    clear(acc);
-    RowSoftmax softmax(c, scale);
-    for_each_tile(t, sequence, visible, h, [&](const Expr& first_key) {
-      sequence.load_keys(t.k, h / group, first_key, k);
-      gemm(q, k, scores, {.transpose_b = true, .clear = true, .policy = FullRow});
-      visible.mask_scores(scores, first_key);
-      softmax.step(scores, p, acc);
-      sequence.load_keys(t.v, h / group, first_key, v);
-      visible.clear_beyond(v, first_key);
-      gemm(p, v, acc, {.policy = FullRow});
-    });
-    softmax.finish(acc, lse);
-    sequence.store(acc, t.o, h, first_query);
-    if (c.lse) sequence.store_numbers(lse, *t.lse, h, first_query);
+    const SequenceInterface sequences(c.sequences());
+    const AttentionTensors tensors(c, sequences);
+    attend(tensors, param("scale", F32));
   });
 }
 

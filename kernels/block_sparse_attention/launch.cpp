@@ -13,13 +13,14 @@ namespace {
 constexpr const char* kSurplus =
     "the last axes may be larger, their surplus is ignored; batch and heads are those of q";
 
-// A plane of the mask or lists for each head or, if heads are mixed, for the sparse ones.
+// A plane of the mask or lists for each head or kv head or, if heads are mixed, the sparse ones.
 int64_t planes_of(const AttentionConfig& config, const char* what, const Memory& given,
-                  int64_t heads) {
-  if (!config.head_types || given.shape.size() < 2) return heads;
-  if (given.shape[1] > heads)
+                  const BatchSizes& sizes) {
+  if (config.per_kv_head) return sizes.heads_kv;
+  if (!config.head_types || given.shape.size() < 2) return sizes.heads;
+  if (given.shape[1] > sizes.heads)
     throw UserError(fmt::format("{}: expected at most {} planes, one a sparse head, got {}", what,
-                                heads, given.shape[1]));
+                                sizes.heads, given.shape[1]));
   return given.shape[1];
 }
 
@@ -30,7 +31,7 @@ void check_blocks(const AttentionConfig& config, const AttentionArgs& args,
   if (masked) {
     const Memory& mask = required("mask", args.mask);
     require_dtype("mask", mask, config.form == BlockForm::MaskBool ? Bool : I8);
-    const int64_t planes = planes_of(config, "mask", mask, sizes.heads);
+    const int64_t planes = planes_of(config, "mask", mask, sizes);
     require_at_least("mask", mask, {sizes.batch, planes, grid.rows(), grid.cols()}, 2, kSurplus);
   } else {
     refuse("mask", args.mask, "without one");
@@ -40,7 +41,7 @@ void check_blocks(const AttentionConfig& config, const AttentionArgs& args,
     const Memory& indices = required("indices", args.indices);
     require_dtype("counts", counts, I32);
     require_dtype("indices", indices, I32);
-    const int64_t planes = planes_of(config, "counts", counts, sizes.heads);
+    const int64_t planes = planes_of(config, "counts", counts, sizes);
     require_at_least("counts", counts, {sizes.batch, planes, grid.rows()}, 1, kSurplus);
     require_at_least("indices", indices, {sizes.batch, planes, grid.rows(), 0}, 2, kSurplus);
     if (counts.shape[2] != indices.shape[2])

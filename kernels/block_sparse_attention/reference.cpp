@@ -46,12 +46,12 @@ int64_t entry(const Memory& tensor, std::initializer_list<int64_t> at) {
 }
 
 std::vector<HostHead> heads_of(const AttentionConfig& config, const AttentionArgs& args,
-                               int64_t heads) {
-  std::vector<HostHead> all(heads);
+                               const BatchSizes& sizes) {
+  std::vector<HostHead> all(sizes.heads);
   int64_t sparse = 0;
-  for (int64_t h = 0; h < heads; ++h) {
+  for (int64_t h = 0; h < sizes.heads; ++h) {
     HostHead& head = all[h];
-    head.plane = h;
+    head.plane = config.per_kv_head ? h / (sizes.heads / sizes.heads_kv) : h;
     if (config.form == BlockForm::Dense) head.type = 0;
     if (!config.head_types) continue;
     head.type = std::min<int64_t>(entry(*args.head_mask_type, {h}), head.type);
@@ -167,7 +167,7 @@ Array effective_mask(const AttentionConfig& config, const AttentionArgs& args) {
   const Array listed =
       lists ? from_lists(*args.counts, *args.indices, grid.cols()) : Array();
   const Memory given = lists ? listed.view() : args.mask.value_or(Memory{});
-  const std::vector<HostHead> heads = heads_of(config, args, sizes.heads);
+  const std::vector<HostHead> heads = heads_of(config, args, sizes);
   auto cells = mask.span<uint8_t>();
   size_t at = 0;
   for (int64_t b = 0; b < sizes.batch; ++b) {
@@ -221,7 +221,7 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
   const BlockGrid grid = grid_of(config, args);
   const Array mask = effective_mask(config, args);
   const uint8_t* cells = mask.span<uint8_t>().data();
-  const std::vector<HostHead> heads = heads_of(config, args, sizes.heads);
+  const std::vector<HostHead> heads = heads_of(config, args, sizes);
   const RowPlaces places(args);
   const int64_t width = args.v.shape.back();
   const double scale = scale_of(config, args);

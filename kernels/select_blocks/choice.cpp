@@ -28,7 +28,8 @@ class Emitter {
     for (auto chunk : serial(ceildiv(out_.columns, kColumns))) {
       const Expr first = chunk * kColumns;
       body(first, chosen_);
-      for (auto i : parallel(kColumns)) out_.store_mask(first + i, chosen_(i) != 0);
+      if (out_.store_mask)
+        for (auto i : parallel(kColumns)) out_.store_mask(first + i, chosen_(i) != 0);
       if (!out_.store_index) continue;
       cumsum(chosen_, ranks_);
       const Expr before = count_.read();

@@ -23,7 +23,7 @@ struct ScoreRow {
 // not, and what is stored beyond a tensor's end is dropped.
 struct ChosenRow {
   Expr columns;
-  std::function<void(const Expr& column, const Expr& chosen)> store_mask;
+  std::function<void(const Expr& column, const Expr& chosen)> store_mask;  // empty: no mask
   std::function<void(const Expr& place, const Expr& column)> store_index;  // empty: no list
   std::function<void(const Expr& count)> store_count;
 };
@@ -39,22 +39,31 @@ void choose_by_votes(HeadReduce reduce, const Expr& members,
 // counted by one after.
 class ChoiceInterface {
  public:
-  // After the kernel's own tensors: out mask, counts, indices, and what says how much is chosen.
+  // Where the choice is kept: in tensors that the caller gets, which later launches may read too,
+  // or, lists alone, in workspaces.
+  enum class Kept : uint8_t { Outputs, Inouts, Workspaces };
+  // After the kernel's own tensors: mask, counts, indices, and what says how much is chosen. Of
+  // heads that are reduced: `out_heads`, or a dim of that name.
   ChoiceInterface(const SelectConfig& config, const Expr& batch, const Expr& heads,
-                  const Expr& rows, const Expr& cols);
+                  const Expr& rows, const Expr& cols, Kept kept = Kept::Outputs,
+                  const std::optional<Expr>& out_heads = {});
 
   // What a row sees and where its diagonal is.
   struct Place {
     Expr visible, low_diagonal, diagonal, is_first, in_first_chunk;
+    std::optional<Expr> takes_all = {};  // whatever the scores are
   };
   using PlaceOf = std::function<Place(const Expr& b, const Expr& row)>;
   // From scores f32 [batch, heads, rows, cols].
   void launches(const Tensor& scores, const PlaceOf& place) const;
+  const Tensor& counts() const { return *counts_; }
+  const Tensor& indices() const { return *indices_; }
 
  private:
   Expr group() const { return heads_ / out_heads_; }
   ChosenRow stored_in(const Tensor& mask, const Expr& b, const Expr& h, const Expr& row) const;
   ChosenRow result(const Expr& b, const Expr& h, const Expr& row) const;
+  Expr everything() const;
   void take_means(const Tensor& scores) const;
   void choose(const Tensor& scores, const PlaceOf& place) const;
   void count_votes() const;
@@ -62,7 +71,6 @@ class ChoiceInterface {
   const SelectConfig& c_;
   bool means_, votes_;
   Expr batch_, heads_;
-  std::optional<Dim> heads_kv_;
   Expr out_heads_, rows_, cols_;
   std::optional<Expr> amount_;
   std::optional<Tensor> per_head_, mask_, counts_, indices_, mean_scores_, ballots_;

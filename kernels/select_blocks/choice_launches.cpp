@@ -1,3 +1,6 @@
+#include <limits>
+#include <vector>
+
 #include "kernels/select_blocks/choice.h"
 
 namespace kiln {
@@ -5,21 +8,24 @@ namespace {
 
 constexpr int kThreads = 128;
 
-std::optional<Dim> dim_if(bool wanted, const char* name) {
-  return wanted ? std::optional(dim(name)) : std::nullopt;
+Tensor kept_in(ChoiceInterface::Kept kept, const char* name, DType dtype,
+               const std::vector<Arg>& extents) {
+  if (kept == ChoiceInterface::Kept::Workspaces) return workspace(name, dtype, extents);
+  if (kept == ChoiceInterface::Kept::Inouts) return inout(name, dtype, extents);
+  return output(name, dtype, extents);
 }
 
 }  // namespace
 
 ChoiceInterface::ChoiceInterface(const SelectConfig& config, const Expr& batch, const Expr& heads,
-                                 const Expr& rows, const Expr& cols)
+                                 const Expr& rows, const Expr& cols, Kept kept,
+                                 const std::optional<Expr>& out_heads)
     : c_(config),
       means_(config.reduce == HeadReduce::Mean),
       votes_(config.reduce == HeadReduce::Any || config.reduce == HeadReduce::Majority),
       batch_(batch),
       heads_(heads),
-      heads_kv_(dim_if(means_ || votes_, "out_heads")),
-      out_heads_(heads_kv_ ? Expr(*heads_kv_) : heads),
+      out_heads_(!means_ && !votes_ ? heads : out_heads ? *out_heads : Expr(dim("out_heads"))),
       rows_(rows),
       cols_(cols) {
   const bool by_mass = c_.by == SelectBy::Threshold;
@@ -28,10 +34,11 @@ ChoiceInterface::ChoiceInterface(const SelectConfig& config, const Expr& batch, 
     per_head_.emplace(input("thresholds", amounts, {votes_ ? heads_ : out_heads_}));
   else
     amount_.emplace(param(by_mass ? "threshold" : "top_k", amounts));
-  mask_.emplace(output("mask", Bool, {batch, out_heads_, rows, cols}));
+  if (kept != Kept::Workspaces)
+    mask_.emplace(kept_in(kept, "mask", Bool, {batch, out_heads_, rows, cols}));
   if (c_.list) {
-    counts_.emplace(output("counts", I32, {batch, out_heads_, rows}));
-    indices_.emplace(output("indices", I32, {batch, out_heads_, rows, cols}));
+    counts_.emplace(kept_in(kept, "counts", I32, {batch, out_heads_, rows}));
+    indices_.emplace(kept_in(kept, "indices", I32, {batch, out_heads_, rows, cols}));
   }
   if (means_) mean_scores_.emplace(workspace("mean_scores", F32, {batch, out_heads_, rows, cols}));
   if (votes_) ballots_.emplace(workspace("ballots", Bool, {batch, heads, rows, cols}));
@@ -52,7 +59,7 @@ ChosenRow ChoiceInterface::stored_in(const Tensor& mask, const Expr& b, const Ex
 }
 
 ChosenRow ChoiceInterface::result(const Expr& b, const Expr& h, const Expr& row) const {
-  ChosenRow out = stored_in(*mask_, b, h, row);
+  ChosenRow out = mask_ ? stored_in(*mask_, b, h, row) : ChosenRow{cols_, {}, {}, {}};
   if (!c_.list) return out;
   out.store_index = [=, this](const Expr& place, const Expr& column) {
     (*indices_)(b, h, row, place) = column;
@@ -76,16 +83,26 @@ void ChoiceInterface::take_means(const Tensor& scores) const {
   }
 }
 
+// The threshold, or k, by which a row of equal scores is chosen whole.
+Expr ChoiceInterface::everything() const {
+  if (c_.by == SelectBy::Threshold) return cast(1, F32);
+  return cast(std::numeric_limits<int32_t>::max(), I32);
+}
+
 void ChoiceInterface::choose(const Tensor& scores, const PlaceOf& place_of) const {
   const auto grid = launch({rows_, votes_ ? heads_ : out_heads_, batch_}, {.threads = kThreads});
   const Expr &row = grid[0], &h = grid[1], &b = grid[2];
-  const auto score = [&](const Expr& column) -> Expr { return scores(b, h, row, column); };
   const Place place = place_of(b, row);
+  const auto score = [&](const Expr& column) -> Expr {
+    const Expr given = scores(b, h, row, column);
+    return place.takes_all ? select(*place.takes_all, 1.f, given) : given;
+  };
+  const Expr amount = c_.per_head ? Expr((*per_head_)(h)) : *amount_;
   const ScoreRow from{score,
                       place.visible,
                       place.low_diagonal,
                       place.diagonal,
-                      c_.per_head ? Expr((*per_head_)(h)) : *amount_,
+                      place.takes_all ? select(*place.takes_all, everything(), amount) : amount,
                       place.is_first,
                       place.in_first_chunk};
   choose_blocks(c_, from, votes_ ? stored_in(*ballots_, b, h, row) : result(b, h, row));

@@ -55,27 +55,6 @@ ChoiceResults reference(const SelectConfig& config, const SelectArgs& args) {
       });
 }
 
-void check_amount(const SelectConfig& config, const ChoiceArgs& args, int64_t heads) {
-  if (config.per_head) {
-    const Memory& all = required("thresholds", args.thresholds);
-    require_dtype("thresholds", all, by_mass(config) ? F32 : I32);
-    require_shape("thresholds", all, {heads});
-    return;
-  }
-  refuse("thresholds", args.thresholds, "without per_head");
-  if (by_mass(config)) {
-    const float threshold = args.threshold.value_or(kDefaultThreshold);
-    if (!(threshold > 0 && threshold <= 1))
-      throw UserError(fmt::format("threshold: expected above 0, at most 1, got {}", threshold));
-    return;
-  }
-  if (!args.top_k) throw UserError("top_k: missing");
-  const int64_t forced = config.causal ? config.force_sink + config.force_diag : 0;
-  if (*args.top_k < forced || *args.top_k > std::numeric_limits<int32_t>::max())
-    throw UserError(fmt::format("top_k: expected {} (the forced blocks) to {}, got {}", forced,
-                                std::numeric_limits<int32_t>::max(), *args.top_k));
-}
-
 }  // namespace
 
 SelectConfig validated(const SelectConfig& config) {
@@ -100,6 +79,29 @@ void check(const SelectConfig& config, const SelectArgs& args) {
   check_choice(config, "scores", args.scores, args);
 }
 
+void check_amount(const SelectConfig& config, const std::optional<Memory>& thresholds,
+                  const std::optional<float>& given, const std::optional<int64_t>& top_k,
+                  int64_t heads) {
+  if (config.per_head) {
+    const Memory& all = required("thresholds", thresholds);
+    require_dtype("thresholds", all, by_mass(config) ? F32 : I32);
+    require_shape("thresholds", all, {heads});
+    return;
+  }
+  refuse("thresholds", thresholds, "without per_head");
+  if (by_mass(config)) {
+    const float threshold = given.value_or(kDefaultThreshold);
+    if (!(threshold > 0 && threshold <= 1))
+      throw UserError(fmt::format("threshold: expected above 0, at most 1, got {}", threshold));
+    return;
+  }
+  if (!top_k) throw UserError("top_k: missing");
+  const int64_t forced = config.causal ? config.force_sink + config.force_diag : 0;
+  if (*top_k < forced || *top_k > std::numeric_limits<int32_t>::max())
+    throw UserError(fmt::format("top_k: expected {} (the forced blocks) to {}, got {}", forced,
+                                std::numeric_limits<int32_t>::max(), *top_k));
+}
+
 void check_choice(const SelectConfig& config, const char* what, const Memory& scores,
                   const ChoiceArgs& args) {
   const Shape& shape = scores.shape;
@@ -120,13 +122,15 @@ void check_choice(const SelectConfig& config, const char* what, const Memory& sc
     refuse("counts", args.counts, "without list");
     refuse("indices", args.indices, "without list");
   }
-  check_amount(config, args, votes(config) ? heads : out_heads);
+  check_amount(config, args.thresholds, args.threshold, args.top_k,
+               votes(config) ? heads : out_heads);
 }
 
-std::optional<Scalar> amount_of(const SelectConfig& config, const ChoiceArgs& args) {
+std::optional<Scalar> amount_of(const SelectConfig& config, const std::optional<float>& threshold,
+                                const std::optional<int64_t>& top_k) {
   if (config.per_head) return std::nullopt;
-  if (by_mass(config)) return Scalar::of_float(F32, args.threshold.value_or(kDefaultThreshold));
-  return Scalar::of_int(I32, *args.top_k);
+  if (by_mass(config)) return Scalar::of_float(F32, threshold.value_or(kDefaultThreshold));
+  return Scalar::of_int(I32, *top_k);
 }
 
 std::array<const Memory*, 7> SelectInterface::tensors(const Args& args) {
@@ -135,7 +139,7 @@ std::array<const Memory*, 7> SelectInterface::tensors(const Args& args) {
 }
 
 CallScalars<1> SelectInterface::scalars(const Config& config, const Args& args) {
-  const auto amount = amount_of(config, args);
+  const auto amount = amount_of(config, args.threshold, args.top_k);
   return amount ? CallScalars<1>{{{*amount}}, {}} : CallScalars<1>{{{}, 0}, {}};
 }
 

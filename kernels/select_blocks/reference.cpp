@@ -80,6 +80,10 @@ ChoiceResults choose_rows(const SelectConfig& config, const ChoiceArgs& args, co
     place.amount = args.thresholds ? load_double(*args.thresholds, {who})
                    : by_mass       ? args.threshold.value_or(kDefaultThreshold)
                                    : static_cast<double>(*args.top_k);
+    if (place.takes_all) {
+      std::fill(mean.begin(), mean.end(), 1.0);
+      place.amount = by_mass ? 1 : static_cast<double>(cols);
+    }
     return choose_row(config, mean, place);
   };
   ChoiceResults results;

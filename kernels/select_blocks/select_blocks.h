@@ -71,7 +71,14 @@ void check(const SelectConfig& config, const SelectArgs& args);
 // The same for a choice from scores [batch, heads, rows, cols], called `what`.
 void check_choice(const SelectConfig& config, const char* what, const Memory& scores,
                   const ChoiceArgs& args);
-std::optional<Scalar> amount_of(const SelectConfig& config, const ChoiceArgs& args);  // its param
+// The same of how much it takes, of arguments with the fields `thresholds`, `threshold` and `top_k`,
+// for so many heads.
+void check_amount(const SelectConfig& config, const std::optional<Memory>& thresholds,
+                  const std::optional<float>& threshold, const std::optional<int64_t>& top_k,
+                  int64_t heads);
+// Its param, if it has one.
+std::optional<Scalar> amount_of(const SelectConfig& config, const std::optional<float>& threshold,
+                                const std::optional<int64_t>& top_k);
 
 struct SelectLimits {
   int64_t batch = 0, heads = 0, rows = 0, cols = 0;
@@ -97,6 +104,7 @@ struct RowChoice {
   int64_t low_diagonal = 0, diagonal = 0;       // its own columns
   double amount = 0;                            // threshold, or k
   bool first_row = false, first_chunk = false;  // of the sequence; of ref_compat alone
+  bool takes_all = false;                       // whatever the scores are
 };
 std::vector<bool> choose_row(const SelectConfig& config, const std::vector<double>& scores,
                              const RowChoice& row);

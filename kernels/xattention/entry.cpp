@@ -25,6 +25,7 @@ EstimateConfig config_of(const Options& options) {
   config.checked = cells.checked;
   config.block = options.integer("block");
   config.chunk = options.integer("chunk");
+  config.dense_below = options.integer("dense_below");
   config.select_mode = static_cast<SelectMode>(options.choice("select_mode", kModes));
   config.select = select_config(options);
   config.threads = options.integer("threads");
@@ -70,6 +71,8 @@ EstimateConfig validated(EstimateConfig config) {
   config.lengths = validated(config.cells()).lengths;
   if (config.chunk < 2048 || config.chunk > 131072)
     throw UserError(fmt::format("chunk: expected 2048 to 131072, got {}", config.chunk));
+  if (config.dense_below < 0)
+    throw UserError(fmt::format("dense_below: expected 0 or more, got {}", config.dense_below));
   if (config.select_mode != SelectMode::Inverse)
     throw UserError(fmt::format("select_mode: expected inverse, got {}",
                                 kModes[static_cast<size_t>(config.select_mode)]));
@@ -120,11 +123,11 @@ std::array<const Memory*, 12> EstimateInterface::tensors(const Args& args) {
 
 CallScalars<2, 2> EstimateInterface::scalars(const Config& config, const Args& args) {
   CallScalars<2, 2> scalars{{{Scalar::of_float(F32, scale_of(config, args))}, 1}, {{}, 0}};
-  if (const auto amount = amount_of(config.select, args)) {
+  if (const auto amount = amount_of(config.select, args.threshold, args.top_k)) {
     scalars.params.values[1] = *amount;
     scalars.params.count = 2;
   }
-  scalars.dims = longest_sequences(config.cells().sequences(), args);
+  scalars.dims = longest_sequences(config.cells().sequences(), sequence_tensors(args));
   return scalars;
 }
 
@@ -149,6 +152,8 @@ KernelEntry xattn_estimate_entry() {
   entry.options.push_back({"block", "128", "64, 128 or 256", "tokens of a block"});
   entry.options.push_back({"chunk", "16384", "2048 to 131072",
                            "queries that the public code looks at together; of ref_compat alone"});
+  entry.options.push_back({"dense_below", "0", "0 or more keys",
+                           "shorter sequences are not estimated: all is chosen"});
   entry.options.push_back(
       {"select_mode", "inverse", "inverse", "how queries are paired with keys in a cell"});
   for (OptionInfo& option : select_options()) entry.options.push_back(std::move(option));

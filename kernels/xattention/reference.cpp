@@ -21,6 +21,7 @@ RowChoice place_of(const EstimateConfig& c, const CellReference& sequence, int64
   place.diagonal = floor_div(sequence.start() + last, c.block);
   place.visible = c.causal ? std::clamp<int64_t>(place.diagonal + 1, 0, there) : there;
   place.first_row = row == 0;
+  place.takes_all = sequence.keys_given() < c.dense_below;
   place.first_chunk = sequence.start() == 0 && row > 0 && row < c.select.ref_chunk;
   return place;
 }
@@ -34,6 +35,7 @@ std::vector<double> estimate_sums(const EstimateConfig& config, const EstimateAr
   std::vector<double> sums(static_cast<size_t>(count(shape)));
   for (int64_t b = 0; b < shape[0]; ++b) {
     const CellReference sequence(cells, args, b);
+    if (sequence.keys_given() < config.dense_below) continue;
     for (int64_t h = 0; h < shape[1]; ++h)
       for (int64_t row = 0; row < sequence.rows(); ++row) {
         const int64_t seen = config.causal

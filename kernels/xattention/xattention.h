@@ -34,6 +34,8 @@ struct EstimateConfig {
   // Queries that the public code looks at together, 2048 to 131072. Without a matrix of scores
   // there is no need, and no result depends on it, but ref_compat's.
   int64_t chunk = 16384;
+  // Sequences with fewer keys are not estimated: all that is visible is chosen.
+  int64_t dense_below = 0;
   SelectMode select_mode = SelectMode::Inverse;  // others are errors
   SelectConfig select;                           // its causal and ref_chunk follow from the above
   int64_t threads = 0;                           // of a block that sums; 0: chosen
