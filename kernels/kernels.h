@@ -13,4 +13,5 @@
 #include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/sparse_decode.h"
 #include "kernels/tile_copy/tile_copy.h"
+#include "kernels/xattention/prefill.h"
 #include "kernels/xattention/xattention.h"

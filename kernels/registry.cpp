@@ -16,6 +16,7 @@
 #include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/sparse_decode/entry.h"
 #include "kernels/tile_copy/tile_copy.h"
+#include "kernels/xattention/prefill.h"
 #include "kernels/xattention/xattention.h"
 
 namespace kiln {
@@ -91,7 +92,7 @@ const std::vector<KernelEntry>& kernel_registry() {
       quest_score_entry(),     row_softmax_entry(),
       select_blocks_entry(),   softmax_block_sum_entry(),
       sparse_decode_entry(),   tile_copy_entry(),
-      xattn_estimate_entry()};
+      xattn_estimate_entry(), xattention_prefill_entry()};
   return registry;
 }
 

@@ -14,6 +14,8 @@ namespace kiln {
 struct AttentionTensors {
   const AttentionConfig& c;
   const SequenceInterface& sequences;
+  // Known before the first launch: tiles of queries, query heads that share a key head.
+  Expr tiles, group;
   Tensor q, k, v, o;
   std::optional<Tensor> lse, mask, counts, indices;
   std::optional<HeadTypes> types;

@@ -14,6 +14,7 @@
 #include "ir/kernel.h"
 #include "kernels/library_function.h"
 #include "kernels/masks.h"
+#include "kernels/registry.h"
 #include "kernels/sequences.h"
 
 namespace kiln {
@@ -137,6 +138,9 @@ std::vector<int64_t> all_rows(const AttentionArgs& args);
 // The elements of a result, o or lse, in rows' order.
 std::vector<double> rows_of(const AttentionArgs& args, const Memory& result,
                             std::span<const int64_t> rows);
+
+// Of all rows, in the layout of o and lse; 0 where no sequence has a token.
+ReferenceResults attention_results(const AttentionConfig& config, const AttentionArgs& args);
 
 // The mask that the arguments mean, [batch, heads, rows, cols] bool: what a row of blocks may look
 // at, surplus and future blocks gone.

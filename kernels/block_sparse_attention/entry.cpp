@@ -73,25 +73,6 @@ AttentionArgs args_of(const AttentionConfig& config, const Bindings& bindings) {
   return args;
 }
 
-// A result of all rows in the layout of its tensor; 0 where no sequence has a token.
-std::vector<double> in_layout(const AttentionArgs& args, const AttentionReference& reference,
-                              const std::vector<double>& values, bool is_lse) {
-  if (!args.cu_seqlens_q || is_lse) {
-    std::vector<double> all(is_lse ? count(args.lse->shape) : values.size());
-    const size_t width = is_lse ? 1 : args.o.shape.back();
-    for (size_t n = 0; n < reference.rows.size(); ++n)
-      std::copy_n(&values[n * width], width, &all[reference.rows[n] * width]);
-    return all;
-  }
-  const int64_t tokens = args.o.shape[0], heads = args.o.shape[1], width = args.o.shape[2];
-  std::vector<double> all(tokens * heads * width);
-  for (size_t n = 0; n < reference.rows.size(); ++n) {
-    const int64_t token = reference.rows[n] % tokens, head = reference.rows[n] / tokens;
-    std::copy_n(&values[n * width], width, &all[(token * heads + head) * width]);
-  }
-  return all;
-}
-
 std::map<std::string, std::string> settings_of(const AttentionConfig& config) {
   return {{"dtype", std::string(name(config.dtype))},
           {"head_dim", std::to_string(config.head_dim)},
@@ -161,11 +142,7 @@ KernelEntry block_sparse_attention_entry() {
   };
   entry.reference = [](const Options& options, const Bindings& bindings) {
     const AttentionConfig config = attention_config(options);
-    const AttentionArgs args = args_of(config, bindings);
-    const AttentionReference reference = attention_reference(config, args, all_rows(args));
-    ReferenceResults results{{"o", in_layout(args, reference, reference.o, false)}};
-    if (config.lse) results["lse"] = in_layout(args, reference, reference.lse, true);
-    return results;
+    return attention_results(config, args_of(config, bindings));
   };
   entry.work = [](const Options& options, const Bindings& bindings) {
     const AttentionConfig config = attention_config(options);

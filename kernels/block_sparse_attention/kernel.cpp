@@ -16,6 +16,8 @@ AttentionTensors::AttentionTensors(const AttentionConfig& config, const Sequence
                                    const Lists* lists)
     : c(config),
       sequences(s),
+      tiles(ceildiv(s.seq, c.block_m)),
+      group(s.heads / s.heads_kv),
       q(input("q", c.dtype, s.query_extents(c.head_dim))),
       k(input("k", c.dtype, s.key_extents(c.head_dim))),
       v(input("v", c.dtype, s.key_extents(c.dim_v()))),
@@ -125,7 +127,7 @@ void for_each_tile(const AttentionTensors& t, const Sequence& sequence, const Vi
   if (t.types)
     return when(
         t.types->is_sparse(head), [&] { chosen(t.types->plane(head)); }, in_range);
-  chosen(t.c.per_kv_head ? head / (t.sequences.heads / t.sequences.heads_kv) : head);
+  chosen(t.c.per_kv_head ? head / t.group : head);
 }
 
 }  // namespace
@@ -133,10 +135,7 @@ void for_each_tile(const AttentionTensors& t, const Sequence& sequence, const Vi
 void attend(const AttentionTensors& t, const Expr& scale) {
   const AttentionConfig& c = t.c;
   const SequenceInterface& s = t.sequences;
-  auto group = s.heads / s.heads_kv;  // query heads that share a key head
-
-  auto block = launch({ceildiv(s.seq, c.block_m), s.heads, s.batch},
-                      {.threads = static_cast<int>(c.threads)});
+  auto block = launch({t.tiles, s.heads, s.batch}, {.threads = static_cast<int>(c.threads)});
   const Expr &h = block[1], &b = block[2];
   const Sequence sequence(s, b);
   const Visible visible(c, sequence, t.types ? &*t.types : nullptr, h, block[0] * c.block_m);
@@ -155,11 +154,11 @@ void attend(const AttentionTensors& t, const Expr& scale) {
   clear(acc);
   RowSoftmax softmax(c, scale);
   for_each_tile(t, sequence, visible, h, [&](const Expr& first_key) {
-    sequence.load_keys(t.k, h / group, first_key, k);
+    sequence.load_keys(t.k, h / t.group, first_key, k);
     gemm(q, k, scores, {.transpose_b = true, .clear = true, .policy = FullRow});
     visible.mask_scores(scores, first_key);
     softmax.step(scores, p, acc);
-    sequence.load_keys(t.v, h / group, first_key, v);
+    sequence.load_keys(t.v, h / t.group, first_key, v);
     visible.clear_beyond(v, first_key);
     gemm(p, v, acc, {.policy = FullRow});
   });

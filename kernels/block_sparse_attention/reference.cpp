@@ -265,6 +265,32 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
   return result;
 }
 
+// A result of all rows in the layout of its tensor; 0 where no sequence has a token.
+static std::vector<double> in_layout(const AttentionArgs& args, const AttentionReference& reference,
+                              const std::vector<double>& values, bool is_lse) {
+  if (!args.cu_seqlens_q || is_lse) {
+    std::vector<double> all(is_lse ? count(args.lse->shape) : values.size());
+    const size_t width = is_lse ? 1 : args.o.shape.back();
+    for (size_t n = 0; n < reference.rows.size(); ++n)
+      std::copy_n(&values[n * width], width, &all[reference.rows[n] * width]);
+    return all;
+  }
+  const int64_t tokens = args.o.shape[0], heads = args.o.shape[1], width = args.o.shape[2];
+  std::vector<double> all(tokens * heads * width);
+  for (size_t n = 0; n < reference.rows.size(); ++n) {
+    const int64_t token = reference.rows[n] % tokens, head = reference.rows[n] / tokens;
+    std::copy_n(&values[n * width], width, &all[(token * heads + head) * width]);
+  }
+  return all;
+}
+
+ReferenceResults attention_results(const AttentionConfig& config, const AttentionArgs& args) {
+  const AttentionReference reference = attention_reference(config, args, all_rows(args));
+  ReferenceResults results{{"o", in_layout(args, reference, reference.o, false)}};
+  if (config.lse) results["lse"] = in_layout(args, reference, reference.lse, true);
+  return results;
+}
+
 AttentionWork attention_work(const AttentionConfig& config, const AttentionArgs& args) {
   AttentionWork work;
   const BatchSizes sizes = sizes_of(config, args);

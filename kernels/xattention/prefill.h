@@ -90,6 +90,13 @@ struct PrefillInterface {
 using XattentionPrefill = LibraryFunction<PrefillInterface>;
 XattentionPrefill xattention_prefill(Device& device, const PrefillConfig& config);
 
+// The arguments of what a prefill consists of, without what it has for itself: sums, and choice.
+EstimateArgs estimate_of(const PrefillArgs& args);
+AttentionArgs attention_of(const PrefillArgs& args);
+// Plain float64 on host memory: o, lse, and what is chosen. Where sums are too near to tell, a
+// device may choose another block.
+ReferenceResults prefill_reference(const PrefillConfig& config, const PrefillArgs& args);
+
 KernelEntry xattention_prefill_entry();
 
 }  // namespace kiln

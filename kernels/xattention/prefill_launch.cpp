@@ -167,6 +167,38 @@ Limits PrefillInterface::dims(const Limits& limits) {
           {"heads_kv", limits.heads_kv}, {"seq", limits.seq},        {"seq_kv", limits.seq_kv}};
 }
 
+EstimateArgs estimate_of(const PrefillArgs& args) {
+  EstimateArgs estimate;
+  estimate.q = args.q;
+  estimate.k = args.k;
+  estimate.cu_seqlens_q = args.cu_seqlens_q;
+  estimate.cu_seqlens_k = args.cu_seqlens_k;
+  estimate.lengths = args.lengths;
+  estimate.table = args.table;
+  estimate.q_start = args.q_start;
+  estimate.max_seqlen_q = args.max_seqlen_q;
+  estimate.max_seqlen_k = args.max_seqlen_k;
+  estimate.thresholds = args.thresholds;
+  estimate.threshold = args.threshold;
+  estimate.top_k = args.top_k;
+  estimate.norm = args.norm;
+  return estimate;
+}
+
+AttentionArgs attention_of(const PrefillArgs& args) {
+  AttentionArgs attention{.q = args.q, .k = args.k, .v = args.v, .o = args.o};
+  attention.lse = args.lse;
+  attention.scale = args.scale;
+  attention.cu_seqlens_q = args.cu_seqlens_q;
+  attention.cu_seqlens_k = args.cu_seqlens_k;
+  attention.lengths = args.lengths;
+  attention.table = args.table;
+  attention.q_start = args.q_start;
+  attention.max_seqlen_q = args.max_seqlen_q;
+  attention.max_seqlen_k = args.max_seqlen_k;
+  return attention;
+}
+
 XattentionPrefill xattention_prefill(Device& device, const PrefillConfig& config) {
   Device& chosen = device_for(device, config.target);
   return {chosen, validated(config, chosen.target())};

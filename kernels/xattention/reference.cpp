@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/softmax_block_sum/softmax_block_sum.h"
+#include "kernels/xattention/prefill.h"
 #include "kernels/xattention/xattention.h"
 
 namespace kiln {
@@ -56,6 +57,35 @@ ChoiceResults estimate_choice(const EstimateConfig& config, const EstimateArgs& 
   return choose_rows(config.select, args, args.sums.shape, sums, [&](int64_t b, int64_t row) {
     return place_of(config, CellReference(cells, args, b), row);
   });
+}
+
+// What float64 estimates, chooses and attends. Where sums are too near to tell, it may choose
+// another block than a device.
+ReferenceResults prefill_reference(const PrefillConfig& config, const PrefillArgs& args) {
+  const EstimateConfig estimated = validated(config.estimate());
+  const AttentionConfig attended = validated(config.attention());
+  const BatchSizes sizes = batch_sizes(attended.sequences(), sequence_tensors(args));
+  const bool reduced = config.select.reduce != HeadReduce::None;
+  const int64_t rows = (sizes.seq + config.block - 1) / config.block;
+  const int64_t cols = (sizes.seq_kv + config.block - 1) / config.block;
+  const int64_t heads = reduced ? sizes.heads_kv : sizes.heads;
+  Array sums(F32, {sizes.batch, sizes.heads, rows, cols});
+  Array mask(Bool, {sizes.batch, heads, rows, cols});
+  EstimateArgs estimate_args = estimate_of(args);
+  estimate_args.sums = sums.view();
+  estimate_args.mask = mask.view();
+  ChoiceResults choice =
+      estimate_choice(estimated, estimate_args, estimate_sums(estimated, estimate_args));
+  Array counts(I32, {sizes.batch, heads, rows}, choice.counts);
+  Array indices(I32, {sizes.batch, heads, rows, cols}, choice.indices);
+  AttentionArgs attention_args = attention_of(args);
+  attention_args.counts = counts.view();
+  attention_args.indices = indices.view();
+  ReferenceResults results = attention_results(attended, attention_args);
+  if (config.choice)
+    for (auto& [name, values] : results_of(config.select, std::move(choice)))
+      results[name] = std::move(values);
+  return results;
 }
 
 }  // namespace kiln
