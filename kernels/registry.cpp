@@ -92,7 +92,7 @@ const std::vector<KernelEntry>& kernel_registry() {
       quest_score_entry(),     row_softmax_entry(),
       select_blocks_entry(),   softmax_block_sum_entry(),
       sparse_decode_entry(),   tile_copy_entry(),
-      xattn_estimate_entry(), xattention_prefill_entry()};
+      xattn_estimate_entry(),  xattention_prefill_entry()};
   return registry;
 }
 

@@ -97,7 +97,8 @@ void Sequence::check() const {
                     "cu_seqlens_k: expected no sequence longer than max_seqlen_k");
   }
   if (t.c.lengths)
-    device_assert(k_given >= 0 && k_given <= t.most_keys(), "lengths: expected 0 to the cache's keys");
+    device_assert(k_given >= 0 && k_given <= t.most_keys(),
+                  "lengths: expected 0 to the cache's keys");
   if (t.c.q_start)
     device_assert(start >= 0 && start + q_len <= k_len,
                   "q_start: expected 0 or more, with keys for all queries behind it");

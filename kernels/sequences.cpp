@@ -103,7 +103,7 @@ BatchSizes batch_sizes(const SequenceConfig& config, const SequenceTensors& t) {
 }
 
 BatchSizes check_sequences(const SequenceConfig& config, const SequenceTensors& tensors,
-                              int64_t head_dim) {
+                           int64_t head_dim) {
   check_queries(config, tensors, head_dim);
   check_keys(config, tensors, head_dim);
   const BatchSizes sizes = batch_sizes(config, tensors);

@@ -57,7 +57,7 @@ struct BatchSizes {
 };
 // UserError naming the argument, what was expected and what came, q's and k's last axes too.
 BatchSizes check_sequences(const SequenceConfig& config, const SequenceTensors& tensors,
-                              int64_t head_dim);
+                           int64_t head_dim);
 // Of a checked call.
 BatchSizes batch_sizes(const SequenceConfig& config, const SequenceTensors& tensors);
 // The dims seq and seq_kv of a call to a kernel that has both, where no tensor tells them.

@@ -63,9 +63,9 @@ class CellReference {
   CellReference(const AntidiagConfig& config, const CellArgs& args, int64_t b);
   int64_t queries() const { return sequence_.q_len; }
   int64_t keys_given() const { return sequence_.k_len; }
-  int64_t keys() const { return k_end_; }           // that count
+  int64_t keys() const { return k_end_; }            // that count
   int64_t start() const { return sequence_.start; }  // of the queries
-  int64_t rows() const;                     // cells of queries and keys
+  int64_t rows() const;                              // cells of queries and keys
   int64_t cols() const;
   int64_t cell(int64_t row) const;  // where the row stands
   double score(int64_t head, int64_t row, int64_t col) const;

@@ -39,8 +39,8 @@ double CellReference::score(int64_t head, int64_t row, int64_t col) const {
     const int64_t key = col * config_.stride + t;
     if (query >= queries() || key >= k_end_) continue;
     for (int64_t d = 0; d < config_.head_dim; ++d)
-      sum += sequence_.query(args_.q, head, query, d) *
-             sequence_.key(args_.k, head / group_, key, d);
+      sum +=
+          sequence_.query(args_.q, head, query, d) * sequence_.key(args_.k, head / group_, key, d);
   }
   return sum;
 }

@@ -74,16 +74,15 @@ AttentionTile tile_for(const AttentionConfig& config, std::string_view target = 
 // The configurations that are measured and tested one by one.
 std::span<const AttentionConfig> shipped_attention_configs();
 
-// The DSL program. Its interface: q, k, v and where they lie as kernels/sequences.h says; o as q but
-// head_dim_v wide; lse f32 [batch, heads, seq], varlen [heads, tokens], if asked for; mask [batch,
-// planes, rows, cols] or counts i32 [batch, planes, rows] and indices i32 [batch, planes, rows,
-// entries], a plane for each head, or each kv head, or with head_types for each sparse one; param
-// scale f32.
-// head_types: head_mask_type i32 [heads], 0 dense, 1 sparse (the n-th such head has plane n − 1),
-// negative streaming; streaming_info i32 [heads, 2]: of a streaming head the numbers `sink` and
-// `local` of blocks, or tokens, that it sees from the beginning and up to its own. Blocks are those
-// of `block`, counted for each row of blocks from the last one that its last query sees; tokens
-// from the query itself.
+// The DSL program. Its interface: q, k, v and where they lie as kernels/sequences.h says; o as q
+// but head_dim_v wide; lse f32 [batch, heads, seq], varlen [heads, tokens], if asked for; mask
+// [batch, planes, rows, cols] or counts i32 [batch, planes, rows] and indices i32 [batch, planes,
+// rows, entries], a plane for each head, or each kv head, or with head_types for each sparse one;
+// param scale f32. head_types: head_mask_type i32 [heads], 0 dense, 1 sparse (the n-th such head
+// has plane n − 1), negative streaming; streaming_info i32 [heads, 2]: of a streaming head the
+// numbers `sink` and `local` of blocks, or tokens, that it sees from the beginning and up to its
+// own. Blocks are those of `block`, counted for each row of blocks from the last one that its last
+// query sees; tokens from the query itself.
 Kernel block_sparse_attention_kernel(const AttentionConfig& config);
 
 // Tensors in the device's memory, any strides with a contiguous last axis. `scale` defaults to
@@ -110,10 +109,21 @@ struct AttentionInterface {
   using Config = AttentionConfig;
   using Args = AttentionArgs;
   using Limits = AttentionLimits;
-  static constexpr std::array<std::string_view, 15> kTensors = {
-      "q",   "k",            "v",            "o",       "mask",  "counts",  "indices",
-      "lse", "cu_seqlens_q", "cu_seqlens_k", "lengths", "table", "q_start", "head_mask_type",
-      "streaming_info"};
+  static constexpr std::array<std::string_view, 15> kTensors = {"q",
+                                                                "k",
+                                                                "v",
+                                                                "o",
+                                                                "mask",
+                                                                "counts",
+                                                                "indices",
+                                                                "lse",
+                                                                "cu_seqlens_q",
+                                                                "cu_seqlens_k",
+                                                                "lengths",
+                                                                "table",
+                                                                "q_start",
+                                                                "head_mask_type",
+                                                                "streaming_info"};
   static Kernel kernel(const Config& config) { return block_sparse_attention_kernel(config); }
   static std::array<const Memory*, 15> tensors(const Args& args);
   static CallScalars<1, 1> scalars(const Config& config, const Args& args);

@@ -44,8 +44,7 @@ void check_interface(const AttentionConfig& config) {
   if (config.p_dropout != 0)
     throw UserError(fmt::format("p_dropout: expected 0, got {}; no kernel drops probabilities",
                                 config.p_dropout));
-  if (config.backward)
-    throw UserError("backward: expected false; only the forward pass is there");
+  if (config.backward) throw UserError("backward: expected false; only the forward pass is there");
 }
 
 // Tiles of 64 are within a few percent of the best on every head dimension and dtype; smaller than
@@ -146,7 +145,10 @@ std::span<const AttentionConfig> shipped_attention_configs() {
       {.dtype = F32, .head_dim = 64, .causal = true},
       {.block = 128, .causal = true, .form = Lists, .varlen = true},
       {.block = 128, .causal = true, .varlen = true, .page = 64},
-      {.block = 128, .causal = true, .varlen = true, .head_types = true,
+      {.block = 128,
+       .causal = true,
+       .varlen = true,
+       .head_types = true,
        .streaming = Streaming::Blocks},
   }};
   return kShipped;

@@ -43,10 +43,12 @@ AttentionConfig attention_config(const Options& options) {
 
 namespace {
 
-// Of sequences that cu_seqlens (host memory) says; the kernel itself asks for no such bound of keys.
+// Of sequences that cu_seqlens (host memory) says; the kernel itself asks for no such bound of
+// keys.
 int64_t longest(const Memory& cu_seqlens) {
   int64_t most = 0;
-  const int64_t ends = cu_seqlens.dtype == I32 && cu_seqlens.shape.size() == 1 ? cu_seqlens.shape[0] : 0;
+  const int64_t ends =
+      cu_seqlens.dtype == I32 && cu_seqlens.shape.size() == 1 ? cu_seqlens.shape[0] : 0;
   for (int64_t b = 1; b < ends; ++b)
     most = std::max(most, static_cast<int64_t>(load_double(cu_seqlens, {b}) -
                                                load_double(cu_seqlens, {b - 1})));

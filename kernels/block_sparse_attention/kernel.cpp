@@ -49,7 +49,8 @@ AttentionTensors::AttentionTensors(const AttentionConfig& config, const Sequence
 namespace {
 
 // Of the row's list: its count is within the entries, and they are blocks of keys, or -1 for none.
-void check_list(const AttentionTensors& t, const Sequence& sequence, const Expr& plane, const Expr& row) {
+void check_list(const AttentionTensors& t, const Sequence& sequence, const Expr& plane,
+                const Expr& row) {
   const Expr& b = sequence.b;
   auto listed = (*t.counts)(b, plane, row);
   device_assert(listed >= 0 && listed <= *t.entries,

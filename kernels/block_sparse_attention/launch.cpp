@@ -134,12 +134,8 @@ std::array<const Memory*, 15> AttentionInterface::tensors(const AttentionArgs& a
 }
 
 kiln::Limits AttentionInterface::dims(const AttentionLimits& limits) {
-  return {{"batch", limits.batch},
-          {"ends", limits.batch + 1},
-          {"heads", limits.heads},
-          {"heads_kv", limits.heads_kv},
-          {"seq", limits.seq},
-          {"seq_kv", limits.seq_kv}};
+  return {{"batch", limits.batch},       {"ends", limits.batch + 1}, {"heads", limits.heads},
+          {"heads_kv", limits.heads_kv}, {"seq", limits.seq},        {"seq_kv", limits.seq_kv}};
 }
 
 BlockSparseAttention block_sparse_attention(Device& device, const AttentionConfig& config) {

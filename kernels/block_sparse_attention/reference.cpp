@@ -18,8 +18,7 @@ struct Head {
   int64_t width = 0;
   std::vector<double> values;
   Head() = default;
-  Head(const Memory& tensor, const HostSequence& sequence, int64_t h)
-      : width(tensor.shape.back()) {
+  Head(const Memory& tensor, const HostSequence& sequence, int64_t h) : width(tensor.shape.back()) {
     values.reserve(sequence.k_len * width);
     for (int64_t j = 0; j < sequence.k_len; ++j)
       for (int64_t d = 0; d < width; ++d) values.push_back(sequence.key(tensor, h, j, d));
@@ -102,8 +101,8 @@ bool looks_at(const AttentionConfig& config, const HostSequence& sequence, const
 
 // One row: `mask` says which blocks it sees. Writes dim_v elements of o, returns the LSE.
 double attend_row(const double* q, const Head& k, const Head& v, const uint8_t* mask,
-                  const AttentionConfig& config, const HostSequence& sequence,
-                  const HostHead& head, int64_t query, double scale, double* o) {
+                  const AttentionConfig& config, const HostSequence& sequence, const HostHead& head,
+                  int64_t query, double scale, double* o) {
   std::vector<int64_t> keys;
   std::vector<double> weights;
   double top = -kInfinity, sum = 0;
@@ -164,8 +163,7 @@ Array effective_mask(const AttentionConfig& config, const AttentionArgs& args) {
   const BlockGrid grid = grid_of(config, args);
   Array mask(Bool, {sizes.batch, sizes.heads, grid.rows(), grid.cols()});
   const bool lists = config.form == BlockForm::Lists;
-  const Array listed =
-      lists ? from_lists(*args.counts, *args.indices, grid.cols()) : Array();
+  const Array listed = lists ? from_lists(*args.counts, *args.indices, grid.cols()) : Array();
   const Memory given = lists ? listed.view() : args.mask.value_or(Memory{});
   const std::vector<HostHead> heads = heads_of(config, args, sizes);
   auto cells = mask.span<uint8_t>();
@@ -206,7 +204,7 @@ std::vector<double> rows_of(const AttentionArgs& args, const Memory& result,
     const int64_t seq = packed ? q[0] : q[2], i = row % seq, head = row / seq;
     for (int64_t d = 0; d < width; ++d)
       values.push_back(
-          packed ? (is_lse ? load_double(result, {head, i}) : load_double(result, {i, head, d}))
+          packed   ? (is_lse ? load_double(result, {head, i}) : load_double(result, {i, head, d}))
           : is_lse ? load_double(result, {head / q[1], head % q[1], i})
                    : load_double(result, {head / q[1], head % q[1], i, d}));
   }
@@ -252,8 +250,8 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
         for (size_t d = 0; d < q.size(); ++d)
           q[d] = sequence.query(args.q, place.h, i, static_cast<int64_t>(d));
         const uint8_t* row =
-            cells + ((place.b * sizes.heads + place.h) * grid.rows() + i / config.block.q) *
-                        grid.cols();
+            cells +
+            ((place.b * sizes.heads + place.h) * grid.rows() + i / config.block.q) * grid.cols();
         result.lse[n] = attend_row(q.data(), k, v, row, config, sequence, heads[place.h], i, scale,
                                    &result.o[n * width]);
       }
@@ -267,7 +265,7 @@ AttentionReference attention_reference(const AttentionConfig& config, const Atte
 
 // A result of all rows in the layout of its tensor; 0 where no sequence has a token.
 static std::vector<double> in_layout(const AttentionArgs& args, const AttentionReference& reference,
-                              const std::vector<double>& values, bool is_lse) {
+                                     const std::vector<double>& values, bool is_lse) {
   if (!args.cu_seqlens_q || is_lse) {
     std::vector<double> all(is_lse ? count(args.lse->shape) : values.size());
     const size_t width = is_lse ? 1 : args.o.shape.back();

@@ -25,7 +25,9 @@ ChoiceInterface::ChoiceInterface(const SelectConfig& config, const Expr& batch, 
       votes_(config.reduce == HeadReduce::Any || config.reduce == HeadReduce::Majority),
       batch_(batch),
       heads_(heads),
-      out_heads_(!means_ && !votes_ ? heads : out_heads ? *out_heads : Expr(dim("out_heads"))),
+      out_heads_(!means_ && !votes_ ? heads
+                 : out_heads        ? *out_heads
+                                    : Expr(dim("out_heads"))),
       rows_(rows),
       cols_(cols) {
   const bool by_mass = c_.by == SelectBy::Threshold;

@@ -71,8 +71,8 @@ void check(const SelectConfig& config, const SelectArgs& args);
 // The same for a choice from scores [batch, heads, rows, cols], called `what`.
 void check_choice(const SelectConfig& config, const char* what, const Memory& scores,
                   const ChoiceArgs& args);
-// The same of how much it takes, of arguments with the fields `thresholds`, `threshold` and `top_k`,
-// for so many heads.
+// The same of how much it takes, of arguments with the fields `thresholds`, `threshold` and
+// `top_k`, for so many heads.
 void check_amount(const SelectConfig& config, const std::optional<Memory>& thresholds,
                   const std::optional<float>& threshold, const std::optional<int64_t>& top_k,
                   int64_t heads);

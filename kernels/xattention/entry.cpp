@@ -80,7 +80,8 @@ EstimateConfig validated(EstimateConfig config) {
     throw UserError(
         fmt::format("threads: expected 0 to 1024, a multiple of 32, got {}", config.threads));
   // With 256 threads, what packed sequences and given starts take does not fit the registers.
-  if (config.threads == 0) config.threads = config.varlen || config.lengths || config.q_start ? 512 : 256;
+  if (config.threads == 0)
+    config.threads = config.varlen || config.lengths || config.q_start ? 512 : 256;
   config.select.causal = config.causal;
   // Its chunks are whole blocks.
   config.select.ref_chunk = config.select.ref_compat ? ceil_div(config.chunk, config.block) : 0;
@@ -132,12 +133,8 @@ CallScalars<2, 2> EstimateInterface::scalars(const Config& config, const Args& a
 }
 
 Limits EstimateInterface::dims(const Limits& limits) {
-  return {{"batch", limits.batch},
-          {"ends", limits.batch + 1},
-          {"heads", limits.heads},
-          {"out_heads", limits.heads},
-          {"seq", limits.seq},
-          {"seq_kv", limits.seq_kv}};
+  return {{"batch", limits.batch},     {"ends", limits.batch + 1}, {"heads", limits.heads},
+          {"out_heads", limits.heads}, {"seq", limits.seq},        {"seq_kv", limits.seq_kv}};
 }
 
 XattnEstimate xattn_estimate(Device& device, const EstimateConfig& config) {
@@ -152,8 +149,8 @@ KernelEntry xattn_estimate_entry() {
   entry.options.push_back({"block", "128", "64, 128 or 256", "tokens of a block"});
   entry.options.push_back({"chunk", "16384", "2048 to 131072",
                            "queries that the public code looks at together; of ref_compat alone"});
-  entry.options.push_back({"dense_below", "0", "0 or more keys",
-                           "shorter sequences are not estimated: all is chosen"});
+  entry.options.push_back(
+      {"dense_below", "0", "0 or more keys", "shorter sequences are not estimated: all is chosen"});
   entry.options.push_back(
       {"select_mode", "inverse", "inverse", "how queries are paired with keys in a cell"});
   for (OptionInfo& option : select_options()) entry.options.push_back(std::move(option));

@@ -60,8 +60,12 @@ ChoiceInterface::Place place_of(const EstimateConfig& c, const CellInterface& t,
   const Expr there = ceildiv(sequence.key_end, c.block);
   const Expr visible = c.causal ? max(min(diagonal + 1, there), 0) : there;
   const Expr in_first_chunk = sequence.start == 0 && row > 0 && row < cast(c.select.ref_chunk, I32);
-  return {select(is_there, visible, 0), floordiv(sequence.start + first, c.block), diagonal,
-          row == 0 && is_there, in_first_chunk, takes_all(c, sequence)};
+  return {select(is_there, visible, 0),
+          floordiv(sequence.start + first, c.block),
+          diagonal,
+          row == 0 && is_there,
+          in_first_chunk,
+          takes_all(c, sequence)};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The launches of xattn_estimate, then the one of block_sparse_attention on the lists that they made.
+// The launches of xattn_estimate, then the one of block_sparse_attention on the lists that they
+// made.
 #include "kernels/xattention/prefill.h"
 
 #include "kernels/block_sparse_attention/attend.h"
@@ -15,10 +16,8 @@ Kernel xattention_prefill_kernel(const PrefillConfig& config) {
     const SequenceInterface sequences(attended.sequences(), true);
     const Expr rows = ceildiv(sequences.seq, c.block), cols = ceildiv(*sequences.seq_kv, c.block);
     const Expr scale = param("scale", F32), cell_scale = param("cell_scale", F32);
-    const Tensor sums =
-        workspace("sums", F32, {sequences.batch, sequences.heads, rows, cols});
-    const auto kept =
-        c.choice ? ChoiceInterface::Kept::Inouts : ChoiceInterface::Kept::Workspaces;
+    const Tensor sums = workspace("sums", F32, {sequences.batch, sequences.heads, rows, cols});
+    const auto kept = c.choice ? ChoiceInterface::Kept::Inouts : ChoiceInterface::Kept::Workspaces;
     const ChoiceInterface choice(estimated.select, sequences.batch, sequences.heads, rows, cols,
                                  kept, sequences.heads_kv);
     const AttentionTensors tensors(attended, sequences, {choice.counts(), choice.indices(), cols});

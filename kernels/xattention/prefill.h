@@ -58,11 +58,11 @@ Kernel xattention_prefill_kernel(const PrefillConfig& config);
 // Tensors in the device's memory, any strides with a contiguous last axis.
 struct PrefillArgs {
   Memory q, k, v, o;
-  std::optional<float> threshold = {};     // in (0, 1], 0.9 if not given
-  std::optional<int64_t> top_k = {};       // of SelectBy::TopK
-  std::optional<Memory> thresholds = {};   // of per_head
-  float norm = 1;                          // above 0: divides the estimate's scores
-  std::optional<float> scale = {};         // of the attention: 1 / sqrt(head_dim) if not given
+  std::optional<float> threshold = {};    // in (0, 1], 0.9 if not given
+  std::optional<int64_t> top_k = {};      // of SelectBy::TopK
+  std::optional<Memory> thresholds = {};  // of per_head
+  float norm = 1;                         // above 0: divides the estimate's scores
+  std::optional<float> scale = {};        // of the attention: 1 / sqrt(head_dim) if not given
   std::optional<Memory> lse = {}, mask = {}, counts = {}, indices = {};
   std::optional<Memory> cu_seqlens_q = {}, cu_seqlens_k = {}, lengths = {}, table = {},
                         q_start = {};
@@ -78,9 +78,20 @@ struct PrefillInterface {
   using Config = PrefillConfig;
   using Args = PrefillArgs;
   using Limits = PrefillLimits;
-  static constexpr std::array<std::string_view, 14> kTensors = {
-      "q",      "k",       "v",            "o",            "lse",     "thresholds", "mask",
-      "counts", "indices", "cu_seqlens_q", "cu_seqlens_k", "lengths", "table",      "q_start"};
+  static constexpr std::array<std::string_view, 14> kTensors = {"q",
+                                                                "k",
+                                                                "v",
+                                                                "o",
+                                                                "lse",
+                                                                "thresholds",
+                                                                "mask",
+                                                                "counts",
+                                                                "indices",
+                                                                "cu_seqlens_q",
+                                                                "cu_seqlens_k",
+                                                                "lengths",
+                                                                "table",
+                                                                "q_start"};
   static Kernel kernel(const Config& config) { return xattention_prefill_kernel(config); }
   static std::array<const Memory*, 14> tensors(const Args& args);
   static CallScalars<3, 2> scalars(const Config& config, const Args& args);

@@ -59,8 +59,8 @@ PrefillArgs args_of(const PrefillConfig& config, const Bindings& bindings) {
   if (params.contains("threshold")) args.threshold = static_cast<float>(params.at("threshold").f);
   if (params.contains("top_k")) args.top_k = params.at("top_k").i;
   args.scale = static_cast<float>(params.at("scale").f);
-  const double plain = 1 / (std::sqrt(static_cast<double>(config.head_dim)) *
-                            static_cast<double>(config.stride));
+  const double plain =
+      1 / (std::sqrt(static_cast<double>(config.head_dim)) * static_cast<double>(config.stride));
   args.norm = static_cast<float>(plain / params.at("cell_scale").f);
   return args;
 }
@@ -89,11 +89,11 @@ KernelEntry xattention_prefill_entry() {
            {"block_n", "0", "a divisor of the block, a multiple of 16; 0: chosen",
             "keys computed together"},
            {"stages", "-1", "0 to 8; -1: chosen", "tiles of keys prefetched"},
-           {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen", "threads of a block on a GPU"},
+           {"threads", "0", "0 to 1024, a multiple of 32; 0: chosen",
+            "threads of a block on a GPU"},
            {"schedule", "auto", "auto, serial or overlap", "scores of a block computed ahead"}})
     entry.options.push_back(std::move(option));
-  for (OptionInfo& option : select_options())
-    if (option.name != "list") entry.options.push_back(std::move(option));
+  for (OptionInfo& option : select_options()) entry.options.push_back(std::move(option));
   entry.shipped = {{}, {{"dtype", "bf16"}}, {{"varlen", "true"}, {"page", "64"}}};
   entry.build = [](const Options& options, std::string_view target) {
     return xattention_prefill_kernel(validated(config_of(options), target));
@@ -126,8 +126,8 @@ KernelEntry xattention_prefill_entry() {
         static_cast<double>(config.head_dim) / static_cast<double>(config.stride);
     double bytes = 0;
     for (const Memory* tensor : {&args.q, &args.k, &args.v, &args.o})
-      bytes += static_cast<double>(count(tensor->shape)) *
-               static_cast<double>(size_of(tensor->dtype));
+      bytes +=
+          static_cast<double>(count(tensor->shape)) * static_cast<double>(size_of(tensor->dtype));
     return Work{2 * 2 * pairs * per_stride * (config.causal ? 0.5 : 1), bytes};
   };
   return entry;

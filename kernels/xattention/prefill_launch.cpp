@@ -156,9 +156,8 @@ CallScalars<3, 2> PrefillInterface::scalars(const Config& config, const Args& ar
                             {{}, 0}};
   if (const auto amount = amount_of(config.select, args.threshold, args.top_k))
     scalars.params.values[scalars.params.count++] = *amount;
-  scalars.dims =
-      longest_sequences({config.varlen, config.lengths, config.page, config.q_start},
-                        sequence_tensors(args));
+  scalars.dims = longest_sequences({config.varlen, config.lengths, config.page, config.q_start},
+                                   sequence_tensors(args));
   return scalars;
 }
 

@@ -145,7 +145,8 @@ TEST_CASE("a sink of 0 is a sliding window", "[attention][heads]") {
   args.head_mask_type = types.view();
   args.streaming_info = info.view();
   block_sparse_attention(device("host"), config)(args);
-  for (int64_t i = 0; i < 20; ++i) CHECK(o.get(i * 16) == Approx(30.0 + static_cast<double>(i) - 2));
+  for (int64_t i = 0; i < 20; ++i)
+    CHECK(o.get(i * 16) == Approx(30.0 + static_cast<double>(i) - 2));
 }
 
 TEST_CASE("dense heads are dense attention", "[attention][heads]") {
@@ -214,7 +215,8 @@ TEST_CASE("kinds of heads that a device finds wrong", "[attention][heads][errors
          {{1}, {0}, {1}});
   expect("head_mask_type: expected no sparse head without a mask", Streaming::Blocks,
          {{1}, {0}, {0}}, false);
-  expect("streaming_info: expected a sink of 0 or more", Streaming::Blocks, {{-1, -2, 1}, {0}, {0}});
+  expect("streaming_info: expected a sink of 0 or more", Streaming::Blocks,
+         {{-1, -2, 1}, {0}, {0}});
   expect("streaming_info: expected local tokens of 1 or more", Streaming::Tokens,
          {{-1, 0, 0}, {0}, {0}});
 }

@@ -166,11 +166,10 @@ TEST_CASE("of sequences, what a caller gets wrong", "[attention][sequences][erro
          [](auto& a) { a.max_seqlen_k = -1; });
   expect("mask: expected at least [2, 2, 3, 2], got [2, 2, 2, 2]", packed,
          [](auto& a) { a.max_seqlen_q = 65; });
-  expect("q: expected shape [tokens, heads, dim], got [2, 2, 40, 32]", packed,
-         [](auto& a) {
-           a.q.shape = {2, 2, 40, 32};
-           a.q.strides = {2560, 1280, 32, 1};
-         });
+  expect("q: expected shape [tokens, heads, dim], got [2, 2, 40, 32]", packed, [](auto& a) {
+    a.q.shape = {2, 2, 40, 32};
+    a.q.strides = {2560, 1280, 32, 1};
+  });
   expect("lengths: missing", cache, [](auto& a) { a.lengths.reset(); });
   expect("lengths: expected shape [2], got [1]", cache, [](auto& a) { a.lengths->shape[0] = 1; });
   expect("cu_seqlens_q: given, but the kernel was compiled without varlen", cache,

@@ -1,5 +1,5 @@
-// Queries and keys for the kernels of XAttention: in batches, packed, in a cache or in pages, poison
-// wherever no token is.
+// Queries and keys for the kernels of XAttention: in batches, packed, in a cache or in pages,
+// poison wherever no token is.
 #pragma once
 
 #include <optional>

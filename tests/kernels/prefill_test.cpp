@@ -87,9 +87,8 @@ struct PrefillCase {
                                        config.dim_v(), accuracy_rule(config.dtype));
     INFO("o: " << outputs.str());
     CHECK(outputs.ok());
-    const Comparison sums =
-        compare(rows_of(with_lists, *args.lse, expected.rows), expected.lse, 1,
-                lse_accuracy_rule());
+    const Comparison sums = compare(rows_of(with_lists, *args.lse, expected.rows), expected.lse, 1,
+                                    lse_accuracy_rule());
     INFO("lse: " << sums.str());
     CHECK(sums.ok());
     CHECK(effective_mask(attended, with_lists).values() == expand_heads(mask.values()));

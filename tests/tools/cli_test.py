@@ -89,6 +89,30 @@ class Attend(KilnTest):
         o, _ = self.attend(q, k, v, "--topk", "4", "--causal")  # scores of its own; 4 is all
         self.check(o, softmax_attention(q, k, v, causal=True)[0])
 
+    def test_xattention(self):
+        q, k, v = (self.normal(1, 2, n, 32) for n in (200, 300, 300))
+        dense, _ = softmax_attention(q, k, v, causal=True)
+        o, lse = self.attend(q, k, v, "--xattention", "1", "--causal")
+        self.check(o, dense)
+        # Keys of one block are all that matters: little is chosen, and nothing lost.
+        q, k = np.abs(q), k * 0.01
+        k[:, :, 64:128] = 1.0
+        for flags in (["--xattention"], ["--xattention", "0.8", "--stride", "16", "--block=128"]):
+            o, _ = self.attend(q.astype(np.float16), k.astype(np.float16), v, *flags, "--causal")
+            self.check(o, softmax_attention(q, k, v, causal=True)[0], 0.05)
+        self.expect_error("threshold: expected above 0, at most 1, got 2", "attend", "--q", self.path("q.npy"),
+                   "--k", self.path("k.npy"), "--v", self.path("v.npy"), "--xattention", "2",
+                   "--out", self.path("o.npy"))
+
+    def test_run_xattention(self):
+        out = self.kiln("run", "xattention", "--seq", "512", "--heads", "2", "--heads-kv", "1", "--dim",
+                        "32", "--stride", "16", "--threshold", "0.8", "--device", "host")
+        for line in ("density", "scores", "choice", "attend", "prefill", "dense", "error", "check"):
+            self.assertRegex(out, rf"(?m)^{line} ")
+        self.assertIn("right", out)
+        self.expect_error("--seq-kv: expected 512 or more", "run", "xattention", "--seq", "512", "--seq-kv",
+                   "100", "--device", "host")
+
     def test_fewer_axes(self):
         for shape in [(2, 70, 32), (70, 32)]:
             q, k, v = (self.normal(*shape) for _ in range(3))

@@ -3,13 +3,16 @@
 
 #include <chrono>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <optional>
 
 #include "ir/error.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
+#include "kernels/xattention/prefill.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/common.h"
+#include "tools/kiln/device_array.h"
 #include "tools/kiln/device_attention.h"
 #include "tools/kiln/profile.h"
 #include "tools/kiln/progress.h"
@@ -21,7 +24,8 @@ namespace {
 struct AttendOptions {
   std::string q, k, v, mask, scores, out, lse;
   std::optional<int64_t> top_k;
-  std::optional<double> threshold, scale;
+  std::optional<double> threshold, scale, xattention;
+  int64_t stride = 8;
   bool dense = false, causal = false, dense_last = false;
   int64_t block = 64;
   DeviceChoice device;
@@ -128,6 +132,97 @@ void write(const std::string& path, Array& array, size_t rank_dropped) {
   fmt::print("{}: {} {}\n", path, name(shaped.dtype()), str(shape));
 }
 
+// Blocks chosen as the attention goes along; the density, from what it chose.
+BlockCount attend_chosen(const AttendOptions& options, Device& where, const AttentionConfig& like,
+                         const Files& files, double& milliseconds) {
+  PrefillConfig config;
+  config.dtype = like.dtype;
+  config.head_dim = like.head_dim;
+  config.head_dim_v = like.head_dim_v;
+  config.stride = options.stride;
+  config.block = options.block;
+  config.causal = like.causal;
+  config.lse = like.lse;
+  config.choice = true;
+  config.dense_below = 0;  // asked for
+  const BlockGrid grid = grid_of(like, files.args);
+  const Shape cells = {files.args.q.shape[0], files.args.q.shape[1], grid.rows(), grid.cols()};
+  Array mask(Bool, cells), counts(I32, {cells[0], cells[1], cells[2]}), indices(I32, cells);
+  PrefillArgs args{.q = files.args.q, .k = files.args.k, .v = files.args.v, .o = files.args.o};
+  args.threshold = static_cast<float>(*options.xattention);
+  args.scale = files.args.scale;
+  args.lse = files.args.lse;
+  args.mask = mask.view();
+  args.counts = counts.view();
+  args.indices = indices.view();
+  config = validated(config, where.target());
+  check(config, args);
+  std::optional<XattentionPrefill> prefill;
+  {
+    Progress progress("compiling");
+    prefill = xattention_prefill(where, config);
+  }
+  std::list<DeviceArray> arrays;
+  PrefillArgs there = args;
+  const auto copy = [&](Memory& memory) { memory = arrays.emplace_back(where, memory).memory(); };
+  for (Memory* memory : {&there.q, &there.k, &there.v, &there.o}) copy(*memory);
+  for (auto* memory : {&there.lse, &there.mask, &there.counts, &there.indices})
+    if (*memory) copy(**memory);
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Progress progress("running");
+    if (options.emulator.given())
+      run_emulated(*prefill->executable(), prefill->bind(there), options.emulator);
+    else
+      (*prefill)(there);
+    where.synchronize();
+  }
+  milliseconds = milliseconds_since(start);
+  const auto fetch = [&](const Memory& host, const Memory& from) {
+    where.download(host.data, from.data, bytes_of(host.dtype, host.shape));
+  };
+  fetch(args.o, there.o);
+  if (args.lse) fetch(*args.lse, *there.lse);
+  fetch(*args.mask, *there.mask);
+  return count_blocks(mask.view(), grid);
+}
+
+// The mask that the options ask for, or none.
+void choose_mask(const AttendOptions& options, Files& files, AttentionConfig& config) {
+  if (!options.mask.empty()) {
+    files.mask = mask_from_file(options);
+    files.args.mask = rank4("mask", options.mask, files.mask, files.rank);
+    if (files.mask.dtype() == I8) config.form = BlockForm::MaskI8;
+  } else if (!options.dense) {
+    files.mask =
+        mask_from_scores(options, files, grid_of(config, files.args), scale_of(config, files.args));
+    files.args.mask = files.mask.view();
+  }
+}
+
+BlockCount attend_masked(const AttendOptions& options, Device& where, const AttentionConfig& config,
+                         const Files& files, double& milliseconds) {
+  check(config, files.args);
+  std::optional<BlockSparseAttention> kernel;
+  {
+    Progress progress("compiling");
+    kernel = block_sparse_attention(where, config);
+  }
+  DeviceAttention arrays(where, files.args);
+  auto start = std::chrono::steady_clock::now();
+  {
+    Progress progress("running");
+    if (options.emulator.given())
+      run_emulated(*kernel->executable(), kernel->bind(arrays.args()), options.emulator);
+    else
+      (*kernel)(arrays.args());
+    where.synchronize();
+  }
+  milliseconds = milliseconds_since(start);
+  arrays.download_results();
+  return attention_work(config, files.args).blocks;
+}
+
 void attend(const AttendOptions& options) {
   Device& where = chosen_device(options.device, options.emulator);
   NamedTexts outputs = {{"--out", options.out}};
@@ -145,37 +240,16 @@ void attend(const AttendOptions& options) {
   AttentionConfig unmasked = config;
   unmasked.form = BlockForm::Dense;
   check(unmasked, files.args);
-  if (!options.mask.empty()) {
-    files.mask = mask_from_file(options);
-    files.args.mask = rank4("mask", options.mask, files.mask, files.rank);
-    if (files.mask.dtype() == I8) config.form = BlockForm::MaskI8;
-  } else if (!options.dense) {
-    files.mask =
-        mask_from_scores(options, files, grid_of(config, files.args), scale_of(config, files.args));
-    files.args.mask = files.mask.view();
+  double milliseconds = 0;
+  BlockCount blocks;
+  if (options.xattention) {
+    blocks = attend_chosen(options, where, unmasked, files, milliseconds);
+  } else {
+    choose_mask(options, files, config);
+    blocks = attend_masked(options, where, config, files, milliseconds);
   }
-  check(config, files.args);
-
-  std::optional<BlockSparseAttention> kernel;
-  {
-    Progress progress("compiling");
-    kernel = block_sparse_attention(where, config);
-  }
-  DeviceAttention arrays(where, files.args);
-  auto start = std::chrono::steady_clock::now();
-  {
-    Progress progress("running");
-    if (options.emulator.given())
-      run_emulated(*kernel->executable(), kernel->bind(arrays.args()), options.emulator);
-    else
-      (*kernel)(arrays.args());
-    where.synchronize();
-  }
-  double milliseconds = milliseconds_since(start);
-  BlockCount blocks = attention_work(config, files.args).blocks;
   fmt::print(stderr, "note: {} of {} visible blocks ({:.1f} %), {:.3g} ms on {}\n", blocks.selected,
              blocks.visible, 100 * blocks.density(), milliseconds, where.name());
-  arrays.download_results();
   Progress progress("writing");
   write(options.out, o, 4 - files.rank);
   if (config.lse) write(options.lse, lse, 4 - files.rank);
@@ -189,7 +263,9 @@ bottom-right: query i sees keys up to i + seq_kv - seq.
 --topk keeps the N best-scored blocks of each row, --threshold those above T; --causal then drops
 blocks in the future. Without --scores a block's score is its share, by softmax, of the dot products
 of mean query and mean key.
-  kiln attend --q q.npy --k k.npy --v v.npy --mask m.npy --causal --out o.npy --lse l.npy)";
+--xattention chooses blocks of 64 or 128 (--block) from anti-diagonal scores.
+  kiln attend --q q.npy --k k.npy --v v.npy --mask m.npy --causal --out o.npy --lse l.npy
+  kiln attend --q q.npy --k k.npy --v v.npy --xattention 0.9 --causal --out o.npy)";
 
 }  // namespace
 
@@ -208,17 +284,30 @@ void add_attend(CLI::App& app) {
       ->check(not_negative());
   which->add_option("--threshold", options->threshold, "those scored above T")->type_name("T");
   which->add_flag("--dense", options->dense, "all");
+  which
+      ->add_option("--xattention", options->xattention,
+                   "those that XAttention's estimate finds to have T of the mass; 0.9")
+      ->expected(0, 1)
+      ->default_str("0.9")
+      ->type_name("T");
   which->require_option(1);
   CLI::Option* scores = command
                             ->add_option("--scores", options->scores,
                                          "score of each block, for --topk and --threshold")
                             ->type_name("FILE");
-  scores->excludes("--mask")->excludes("--dense");
+  scores->excludes("--mask")->excludes("--dense")->excludes("--xattention");
   command
       ->add_flag("--use-dense-for-last-block", options->dense_last,
                  "the last two block rows see everything (--topk, --threshold)")
       ->excludes("--mask")
-      ->excludes("--dense");
+      ->excludes("--dense")
+      ->excludes("--xattention");
+  command
+      ->add_option("--stride", options->stride,
+                   "tokens of a cell of XAttention's estimate: 4, 8 or 16")
+      ->default_str("8")
+      ->needs("--xattention")
+      ->type_name("S");
   command->add_option("--block", options->block, "edge of a block: 16 to 128, a multiple of 16")
       ->default_str("64")
       ->type_name("B");

@@ -9,6 +9,7 @@
 #include "tools/kiln/execute.h"
 #include "tools/kiln/measure.h"
 #include "tools/kiln/measure_decode.h"
+#include "tools/kiln/measure_xattention.h"
 
 namespace kiln::cli {
 namespace {
@@ -47,8 +48,10 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
   const std::string& name = kernel_named(underscored(options.target)).name;
   if (name != "block_sparse_attention")
     throw UserError(
-        fmt::format("{}: kiln run makes inputs for block_sparse_attention and sparse_decode only",
-                    name),
+        fmt::format(
+            "{}: kiln run makes inputs for block_sparse_attention, sparse_decode and xattention "
+            "only",
+            name),
         fmt::format("kiln call {} --in …", name));
   if (files.count_all() > 0)
     throw UserError("--in, --out: kiln run makes its own inputs",
@@ -182,19 +185,74 @@ void add_decode(CLI::App& run) {
   });
 }
 
+struct XattentionRun {
+  XattentionOptions xattention;
+  DeviceChoice device;
+};
+
+void add_xattention(CLI::App& run) {
+  auto options = std::make_shared<XattentionRun>();
+  XattentionOptions& x = options->xattention;
+  CLI::App* command = run.add_subcommand(
+      "xattention", "measure XAttention's prefill by phases beside dense attention, and check it");
+  const auto size = [&](const char* name, int64_t& value, const char* doc) {
+    command->add_option(name, value, doc)
+        ->type_name("N")
+        ->capture_default_str()
+        ->check(not_negative());
+  };
+  const auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
+    command->add_option(name, value, doc)->type_name("N")->check(not_negative());
+  };
+  const auto word = [&](const char* name, std::string& value, const char* doc,
+                        std::vector<std::string> words) {
+    command->add_option(name, value, doc)
+        ->type_name("WORD")
+        ->capture_default_str()
+        ->check(CLI::IsMember(std::move(words)).description(""));
+  };
+  size("--batch", x.batch, "batch entries");
+  size("--heads", x.heads, "query heads");
+  derived("--heads-kv", x.heads_kv, "key heads, a divisor of heads; as heads if not given");
+  size("--seq", x.seq, "queries");
+  derived("--seq-kv", x.seq_kv, "keys, of which the last are the queries' own; as seq");
+  size("--dim", x.dim, "head dimension");
+  size("--stride", x.stride, "tokens of a cell of the estimate: 4, 8 or 16");
+  size("--block", x.block, "tokens of a block: 64 or 128");
+  size("--chunk", x.chunk, "2048 to 131072; changes no result");
+  command->add_option("--threshold", x.threshold, "of the mass that chosen blocks must have")
+      ->type_name("T")
+      ->capture_default_str();
+  command->add_option("--norm", x.norm, "divides the estimate's scores")
+      ->type_name("F")
+      ->capture_default_str();
+  word("--dtype", x.dtype, "f16 or bf16", {"f16", "bf16"});
+  word("--data", x.data, "like a model's, or normal", {"model", "normal"});
+  command->add_flag("--non-causal", x.non_causal, "queries see later keys, too");
+  command->add_option("--seed", x.seed, "of the inputs")->capture_default_str();
+  add_device_options(*command, options->device);
+  add_without_option(*command);
+  command->callback([options] {
+    options->xattention.device = &chosen_device(options->device);
+    measure_xattention(options->xattention);
+  });
+}
+
 constexpr const char* kFooter =
     R"(--set gives a library kernel's remaining options (`kiln list`), or dims and params of a .tile file;
 extents of a .tile file's tensors come from its inputs.
   kiln run block_sparse_attention --heads 8 --seq 4096 --density 0.25 --causal --check
   kiln run sparse_decode --batch 8 --heads 32 --heads-kv 8 --sparse-ratio 0.8
+  kiln run xattention --seq 8192 --stride 8 --threshold 0.9
   kiln run k.tile --in x=x.npy --set scale=0.5 --out y=y.npy)";
 
 }  // namespace
 
 void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand(
-      "run", "measure block_sparse_attention or sparse_decode, or run a .tile file on .npy files");
+  CLI::App* command = app.add_subcommand("run",
+                                         "measure block_sparse_attention, sparse_decode or "
+                                         "xattention, or run a .tile file on .npy files");
   command->add_option("target", options->target, "block_sparse_attention or FILE.tile");
   CLI::Option_group* problem = command->add_option_group("Attention problem");
   add_problem(*problem, options->measure);
@@ -213,6 +271,7 @@ void add_run(CLI::App& app) {
   add_without_option(*command);
   command->footer(kFooter);
   add_decode(*command);
+  add_xattention(*command);
   command->callback([command, options, problem, files] {
     if (command->get_subcommands().empty()) run(*options, *problem, *files);
   });
