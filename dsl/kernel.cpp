@@ -38,6 +38,7 @@ Kernel trace(const std::string& name, TraceOptions options, const std::function<
   body();
   Kernel kernel = tracer.finish();
   kernel.fast_math = options.fast_math;
+  kernel.note = options.note;
   std::vector<int> uses = use_counts(kernel);
   drop_unused_reads(kernel, kernel.body, uses);
   verify(kernel, IrStage::Traced);

@@ -12,6 +12,7 @@ inline namespace dsl {
 
 struct TraceOptions {
   bool fast_math = false;  // arithmetic may be contracted and approximated; infinities stay exact
+  std::string note = {};   // what `kiln explain` is to say of the kernel
 };
 
 // Runs `body` once and records what it does: a verified kernel in canonical form. UserError at the

@@ -207,6 +207,7 @@ Kernel canonical(const Kernel& kernel) {
   result.fast_math = kernel.fast_math;
   result.target = kernel.target;
   result.without = kernel.without;
+  result.note = kernel.note;
   ValueMap map;
   rebuild(kernel, scheduler, kernel.body, result, result.body, map);
   return result;

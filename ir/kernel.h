@@ -17,6 +17,7 @@ class Kernel {
   bool fast_math = false;  // arithmetic may be contracted and approximated (pass fast_math)
   std::string target;      // the GPU a lowered kernel is for, "sm_90a"; empty before
   std::string without;     // passes that are left out, "simplify make_async"; never of results
+  std::string note;        // what its author has to say in `kiln explain`; never of results
   RegionId body;           // top level: dims, params, tensors, launches
 
   explicit Kernel(std::string name = "");

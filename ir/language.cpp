@@ -50,7 +50,7 @@ kernel @add_bias {
     kernel    = "kernel" "@" (name | string) [kernel-attributes] body
     kernel-attributes = "{" kernel-attribute ("," kernel-attribute)* "}"
     kernel-attribute  = "fast_math" "=" bool | "target" "=" string
-                      | "without" "=" string
+                      | "without" "=" string | "note" "=" string
     body      = "{" op* "}"
     op        = ["%" name "="] op-name [operand ("," operand)*] [attributes] [":" type] [location] region*
     operand   = "%" name | "_"

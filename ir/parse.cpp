@@ -66,21 +66,24 @@ class Parser {
     static const AttrInfo kFastMath{"fast_math", AttrType::Bool, {}, AttrValue(false)};
     static const AttrInfo kTarget{"target", AttrType::Text, {}, AttrValue(std::string())};
     static const AttrInfo kWithout{"without", AttrType::Text, {}, AttrValue(std::string())};
+    static const AttrInfo kNote{"note", AttrType::Text, {}, AttrValue(std::string())};
     in_.expect('{', "before the kernel's attributes");
     do {
       const AttrInfo* attribute = nullptr;
-      for (const AttrInfo* known : {&kFastMath, &kTarget, &kWithout})
+      for (const AttrInfo* known : {&kFastMath, &kTarget, &kWithout, &kNote})
         if (in_.peek().is(known->name)) attribute = known;
       if (!attribute)
         in_.fail(in_.peek(), fmt::format("a kernel has no attribute {}", describe(in_.peek())),
-                 "its attributes are 'fast_math', 'target' and 'without'");
+                 "its attributes are 'fast_math', 'target', 'without' and 'note'");
       in_.take();
       in_.expect('=', "after the attribute's name");
       AttrValue value = parse_attribute(in_, *attribute);
       if (attribute == &kFastMath)
         kernel_.fast_math = std::get<bool>(value);
       else
-        (attribute == &kTarget ? kernel_.target : kernel_.without) = std::get<std::string>(value);
+        (attribute == &kTarget    ? kernel_.target
+         : attribute == &kWithout ? kernel_.without
+                                  : kernel_.note) = std::get<std::string>(value);
     } while (in_.accept(','));
     in_.expect('}', "after the kernel's attributes");
   }

@@ -90,6 +90,7 @@ class Printer {
     if (kernel_.fast_math) attributes.push_back("fast_math = true");
     if (!kernel_.target.empty()) attributes.push_back("target = " + quoted(kernel_.target));
     if (!kernel_.without.empty()) attributes.push_back("without = " + quoted(kernel_.without));
+    if (!kernel_.note.empty()) attributes.push_back("note = " + quoted(kernel_.note));
     write("kernel @{}", is_name(kernel_.name) ? kernel_.name : quoted(kernel_.name));
     if (!attributes.empty()) write(" {{{}}}", fmt::join(attributes, ", "));
     write(" {{\n");

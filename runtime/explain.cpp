@@ -363,6 +363,7 @@ std::string explain(const Kernel& kernel, std::string_view arch) {
   const std::vector<EntryResources> all = entry_resources(kernel, code, arch);
   std::string text =
       fmt::format("kernel {} for {}{}\n", kernel.name, arch, kernel.fast_math ? ", fast math" : "");
+  if (!kernel.note.empty()) text += "  " + kernel.note + "\n";
   Explanation explanation(lowered, gpu_target(arch), text);
   const std::vector<OpId> launches = launches_of(lowered);
   for (size_t i = 0; i < launches.size(); ++i) {
