@@ -1,5 +1,5 @@
-// Every C++ block of the tutorial, of docs/paged.md and of the root README stands in a source that
-// is compiled and run.
+// Every C++ block of the tutorial, of docs/paged.md, docs/xattention.md and of the root README
+// stands in a source that is compiled and run.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
@@ -47,6 +47,10 @@ TEST_CASE("the tutorial's code is the code that is tested") {
 
 TEST_CASE("the code about paged caches is the code that is tested") {
   check_blocks("docs/paged.md", "tests/docs/paged.cpp", 2);
+}
+
+TEST_CASE("the code about XAttention is the code that is tested") {
+  check_blocks("docs/xattention.md", "tests/docs/xattention.cpp", 3);
 }
 
 TEST_CASE("the README's code is the code that is tested") {

@@ -135,6 +135,25 @@ TEST_CASE("queries stand where q_start says", "[attention][sequences]") {
     }
 }
 
+TEST_CASE("lengths at every edge, in one call", "[attention][sequences]") {
+  std::mt19937_64 random(run_seed());
+  const std::vector<int64_t> edges = {0,  1,  15, 16,  17,  31,  32,  33,  47,
+                                      63, 64, 65, 127, 128, 129, 130, 200, 1000};
+  std::vector<Lengths> lengths;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    lengths.push_back({edges[i], edges[i]});
+    lengths.push_back({edges[i], edges[(i * 7 + 3) % edges.size()]});
+  }
+  for (bool causal : {true, false}) {
+    AttentionConfig config = with(small_config(), kLayouts[causal ? 0 : 4]);
+    config.causal = causal;
+    config.head_dim = config.head_dim_v = 16;
+    config.block = 64;
+    BatchCase one(config, lengths, 1, 1, random());
+    one.check(fast_device());
+  }
+}
+
 TEST_CASE("one query, 64 and 512 in one call", "[attention][sequences]") {
   AttentionConfig config = small_config();
   config.varlen = true;

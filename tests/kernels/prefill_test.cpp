@@ -280,6 +280,17 @@ TEST_CASE("xattention_prefill: short sequences are dense", "[prefill]") {
   }
 }
 
+TEST_CASE("xattention_prefill: memory is a small part of the matrix of scores", "[prefill]") {
+  const PrefillConfig config;
+  const XattentionPrefill prefill = xattention_prefill(device("host"), config);
+  for (int64_t seq : {1024, 32768, 131072, 1048576}) {
+    const uint64_t bytes = prefill.workspace_bytes(
+        {.batch = 1, .heads = 32, .heads_kv = 8, .seq = seq, .seq_kv = seq});
+    const auto cells = static_cast<uint64_t>(seq / config.stride);
+    CHECK(bytes <= 32 * cells * cells * 2 / 16);  // of 16-bit scores
+  }
+}
+
 TEST_CASE("xattention_prefill: mistakes are sentences", "[prefill][errors]") {
   const auto expect = [](const char* sentence, const std::function<void(PrefillConfig&)>& spoil) {
     PrefillConfig config = small_config();

@@ -4,7 +4,7 @@
 #
 #     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer counters
 #                                   bench launch race late_sanitizer late_repeats; default: all
-#                                   calls beside_torch decode prebuilt: with what is said at each below
+#                                   calls beside_torch decode xattention prebuilt: with what is said at each below
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -108,6 +108,17 @@ decode() {
     "${KILN_PEERS:-build/peers}"
 }
 
+# XAttention by phases, beside our dense attention, and the kernels it is made of against float64.
+xattention() {
+  local status=0 options
+  bash "$bundle/gpu_tests" '[prefill],[sequences],[heads],[xattention],[antidiag]' || status=1
+  for options in "--seq 8192" "--seq 32768" "--seq 32768 --stride 16" "--seq 131072" "--seq 131072 --stride 16" \
+    "--seq 4096" "--seq 6656 --heads 24 --threshold 0.95"; do
+    "$bundle/kiln" run xattention --device cuda --heads 32 $options || status=1
+  done
+  return $status
+}
+
 # build/kiln-prebuilt: `KILN_PTXAS=$(which ptxas) kiln prebuild --arch sm_90 --out build/kiln-prebuilt
 # block_sparse_attention --set head_dim=64 --set block=64`. A machine without a ptxas
 # uses what is there, writes nothing into it, and compiles nothing itself.
@@ -146,6 +157,7 @@ for name in "${chosen[@]}"; do
     calls) lines=60 part calls 300 calls ;;
     beside_torch) part beside_torch 300 beside_torch ;;
     decode) lines=60 part decode 300 decode ;;
+    xattention) lines=90 part xattention 590 xattention ;;
     prebuilt) part prebuilt 120 prebuilt ;;
     launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;
