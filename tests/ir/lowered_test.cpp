@@ -88,7 +88,8 @@ TEST_CASE("lowered: a kernel's attributes are fast_math and target") {
   CHECK(message("target = \"sm_80\", fast_math = false") == "read");
   CHECK_THAT(message("target = sm_80"), Catch::Contains("target"));
   CHECK_THAT(message("target = 80"), Catch::Contains("target"));
-  CHECK_THAT(message("gpu = \"sm_80\""), Catch::Contains("'fast_math', 'target', 'without' and 'note'"));
+  CHECK_THAT(message("gpu = \"sm_80\""),
+             Catch::Contains("'fast_math', 'target', 'without' and 'note'"));
 }
 
 TEST_CASE("lowered: a layout is one of its tile", "[verify]") {
