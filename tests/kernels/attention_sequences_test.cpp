@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ir/error.h"
+#include "kernels/compare.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/batch_case.h"
 
@@ -152,6 +153,44 @@ TEST_CASE("lengths at every edge, in one call", "[attention][sequences]") {
     BatchCase one(config, lengths, 1, 1, random());
     one.check(fast_device());
   }
+}
+
+TEST_CASE("a list of the last block alone sees what is left of it", "[attention][sequences]") {
+  // 130 keys, blocks of 128: keys 128 and 129, whose values are 1; all others are NaN.
+  for (bool varlen : {false, true})
+    for (auto where : devices()) {
+      AttentionConfig config{.head_dim = 16, .block = 128, .form = BlockForm::Lists};
+      config.varlen = varlen;
+      BatchCase one(config, {{40, 130}}, 1, 1, 1);
+      one.mask.set(0, 0);
+      one.mask.set(1, 1);
+      BlockLists lists = to_lists(one.mask);
+      one.args.counts = lists.counts.view();
+      one.args.indices = lists.indices.view();
+      for (int64_t j = 0; j < 130; ++j)
+        for (int64_t d = 0; d < 16; ++d)
+          static_cast<uint16_t*>(one.args.v.data)[j * 16 + d] = j < 128 ? 0x7e00 : 0x3c00;
+      one.run(device(where));
+      for (double value : one.result(0)) CHECK(value == 1);
+    }
+}
+
+TEST_CASE("70,000 tokens", "[attention][sequences]") {
+  // More rows of blocks than a grid's second and third extents may have; each sees itself.
+  AttentionConfig config{.head_dim = 16, .block = 64, .causal = true, .form = BlockForm::Lists};
+  config.varlen = true;
+  BatchCase one(config, {{70000, 70000}}, 1, 1, run_seed());
+  Array counts(I32, {1, 1, 1094}), indices(I32, {1, 1, 1094, 1});
+  for (int64_t row = 0; row < 1094; ++row) {
+    counts.set(row, 1);
+    indices.set(row, static_cast<double>(row));
+  }
+  one.args.counts = counts.view();
+  one.args.indices = indices.view();
+  one.run(fast_device());
+  const std::vector<int64_t> rows = {0, 1, 64, 35000, 65535, 65536, 69999};
+  const AttentionReference reference = attention_reference(one.config, one.args, rows);
+  CHECK(compare(rows_of(one.args, one.args.o, rows), reference.o, 16, accuracy_rule(F16)).ok());
 }
 
 TEST_CASE("one query, 64 and 512 in one call", "[attention][sequences]") {
