@@ -51,6 +51,18 @@ SequenceTensors sequence_tensors(const Args& args) {
           args.max_seqlen_k};
 }
 
+// Copies the fields of arguments that say where sequences lie.
+template <class From, class To>
+void take_sequences(const From& from, To& to) {
+  to.cu_seqlens_q = from.cu_seqlens_q;
+  to.cu_seqlens_k = from.cu_seqlens_k;
+  to.lengths = from.lengths;
+  to.table = from.table;
+  to.q_start = from.q_start;
+  to.max_seqlen_q = from.max_seqlen_q;
+  to.max_seqlen_k = from.max_seqlen_k;
+}
+
 // The longest queries and keys: what the caller says, where shapes do not.
 struct BatchSizes {
   int64_t batch = 0, heads = 0, heads_kv = 0, seq = 0, seq_kv = 0;

@@ -48,13 +48,7 @@ PrefillArgs args_of(const PrefillConfig& config, const Bindings& bindings) {
   args.mask = find("mask");
   args.counts = find("counts");
   args.indices = find("indices");
-  args.cu_seqlens_q = cells.cu_seqlens_q;
-  args.cu_seqlens_k = cells.cu_seqlens_k;
-  args.lengths = cells.lengths;
-  args.table = cells.table;
-  args.q_start = cells.q_start;
-  args.max_seqlen_q = cells.max_seqlen_q;
-  args.max_seqlen_k = cells.max_seqlen_k;
+  take_sequences(cells, args);
   const auto& params = bindings.params;
   if (params.contains("threshold")) args.threshold = static_cast<float>(params.at("threshold").f);
   if (params.contains("top_k")) args.top_k = params.at("top_k").i;

@@ -170,13 +170,7 @@ EstimateArgs estimate_of(const PrefillArgs& args) {
   EstimateArgs estimate;
   estimate.q = args.q;
   estimate.k = args.k;
-  estimate.cu_seqlens_q = args.cu_seqlens_q;
-  estimate.cu_seqlens_k = args.cu_seqlens_k;
-  estimate.lengths = args.lengths;
-  estimate.table = args.table;
-  estimate.q_start = args.q_start;
-  estimate.max_seqlen_q = args.max_seqlen_q;
-  estimate.max_seqlen_k = args.max_seqlen_k;
+  take_sequences(args, estimate);
   estimate.thresholds = args.thresholds;
   estimate.threshold = args.threshold;
   estimate.top_k = args.top_k;
@@ -188,13 +182,7 @@ AttentionArgs attention_of(const PrefillArgs& args) {
   AttentionArgs attention{.q = args.q, .k = args.k, .v = args.v, .o = args.o};
   attention.lse = args.lse;
   attention.scale = args.scale;
-  attention.cu_seqlens_q = args.cu_seqlens_q;
-  attention.cu_seqlens_k = args.cu_seqlens_k;
-  attention.lengths = args.lengths;
-  attention.table = args.table;
-  attention.q_start = args.q_start;
-  attention.max_seqlen_q = args.max_seqlen_q;
-  attention.max_seqlen_k = args.max_seqlen_k;
+  take_sequences(args, attention);
   return attention;
 }
 

@@ -59,9 +59,7 @@ struct PrefillCase {
     const AttentionArgs& from = data.args;
     args.q = from.q, args.k = from.k, args.v = from.v, args.o = from.o;
     args.lse = from.lse;
-    args.cu_seqlens_q = from.cu_seqlens_q, args.cu_seqlens_k = from.cu_seqlens_k;
-    args.lengths = from.lengths, args.table = from.table, args.q_start = from.q_start;
-    args.max_seqlen_q = from.max_seqlen_q, args.max_seqlen_k = from.max_seqlen_k;
+    take_sequences(from, args);
     if (config.lengths) args.max_seqlen_k = mask.shape()[3] * config.block;
     if (!config.choice) return;
     args.mask = mask.view();

@@ -63,31 +63,37 @@ void run(const RunOptions& options, const CLI::Option_group& problem,
   measure_attention(measure);
 }
 
-void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
-  auto size = [&](const char* name, int64_t& value, const char* doc) {
-    group.add_option(name, value, doc)
-        ->type_name("N")
-        ->capture_default_str()
-        ->check(not_negative());
-  };
-  auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
-    group.add_option(name, value, doc)->type_name("N")->check(not_negative());
-  };
-  size("--batch", measure.batch, "batch entries");
-  size("--heads", measure.heads, "query heads");
-  derived("--heads-kv", measure.heads_kv, "key heads, a divisor of heads; as heads if not given");
-  size("--seq", measure.seq, "queries");
-  derived("--seq-kv", measure.seq_kv, "keys; as seq if not given");
-  size("--dim", measure.dim, "head dimension");
-  derived("--dim-v", measure.dim_v, "head dimension of v; as dim if not given");
-  size("--block", measure.block, "edge of a block: 16 to 128, a multiple of 16");
-  auto word = [&](const char* name, std::string& value, const char* doc,
-                  std::vector<std::string> words) {
-    return group.add_option(name, value, doc)
+// Adds the options of a problem to a command or group.
+struct ProblemOptions {
+  CLI::App& to;
+
+  void size(const char* name, int64_t& value, const char* doc) const {
+    to.add_option(name, value, doc)->type_name("N")->capture_default_str()->check(not_negative());
+  }
+  void derived(const char* name, std::optional<int64_t>& value, const char* doc) const {
+    to.add_option(name, value, doc)->type_name("N")->check(not_negative());
+  }
+  CLI::Option* word(const char* name, std::string& value, const char* doc,
+                    std::vector<std::string> words) const {
+    return to.add_option(name, value, doc)
         ->type_name("WORD")
         ->transform(CLI::IsMember(std::move(words), underscored).description(""));
-  };
-  word("--dtype", measure.dtype, "f16, bf16 or f32", {"f16", "bf16", "f32"})->capture_default_str();
+  }
+};
+
+void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
+  const ProblemOptions problem{group};
+  problem.size("--batch", measure.batch, "batch entries");
+  problem.size("--heads", measure.heads, "query heads");
+  problem.derived("--heads-kv", measure.heads_kv,
+                  "key heads, a divisor of heads; as heads if not given");
+  problem.size("--seq", measure.seq, "queries");
+  problem.derived("--seq-kv", measure.seq_kv, "keys; as seq if not given");
+  problem.size("--dim", measure.dim, "head dimension");
+  problem.derived("--dim-v", measure.dim_v, "head dimension of v; as dim if not given");
+  problem.size("--block", measure.block, "edge of a block: 16 to 128, a multiple of 16");
+  problem.word("--dtype", measure.dtype, "f16, bf16 or f32", {"f16", "bf16", "f32"})
+      ->capture_default_str();
   group.add_flag("--causal", measure.causal, "no query sees later keys (bottom-right)");
   group.add_option("--scale", measure.scale, "of q·k before the softmax; 1/sqrt(dim) if not given");
   CLI::Option_group* which =
@@ -107,8 +113,9 @@ void add_problem(CLI::Option_group& group, MeasureOptions& measure) {
                  "adds 100 to the scores of block column 0 (--topk, --threshold)");
   group.add_flag("--use-dense-for-last-block", measure.dense_last,
                  "the last two block rows see everything (--topk, --threshold)");
-  word("--form", measure.form, "how the kernel is told the blocks: mask, mask_i8 or lists",
-       {"mask", "mask_i8", "lists"})
+  problem
+      .word("--form", measure.form, "how the kernel is told the blocks: mask, mask_i8 or lists",
+            {"mask", "mask_i8", "lists"})
       ->default_str("mask");
   group.add_option("--seed", measure.seed, "of the random inputs")->capture_default_str();
   group.add_flag("--check", measure.check,
@@ -123,43 +130,31 @@ struct DecodeRun {
 };
 
 void add_decode_problem(CLI::App& command, DecodeOptions& decode) {
-  const auto size = [&](const char* name, int64_t& value, const char* doc) {
-    command.add_option(name, value, doc)
-        ->type_name("N")
-        ->capture_default_str()
-        ->check(not_negative());
-  };
-  const auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
-    command.add_option(name, value, doc)->type_name("N")->check(not_negative());
-  };
-  size("--batch", decode.batch, "sequences");
-  size("--heads", decode.heads, "query heads");
-  size("--heads-kv", decode.heads_kv, "kv heads, a divisor of heads");
-  size("--max-cache-seqlen", decode.max_cache_seqlen,
-       "keys of the longest sequence; lengths are uniform from 1 on");
-  size("--dim", decode.dim, "head dimension");
-  size("--dim-v", decode.dim_v, "head dimension of v");
+  const ProblemOptions problem{command};
+  problem.size("--batch", decode.batch, "sequences");
+  problem.size("--heads", decode.heads, "query heads");
+  problem.size("--heads-kv", decode.heads_kv, "kv heads, a divisor of heads");
+  problem.size("--max-cache-seqlen", decode.max_cache_seqlen,
+               "keys of the longest sequence; lengths are uniform from 1 on");
+  problem.size("--dim", decode.dim, "head dimension");
+  problem.size("--dim-v", decode.dim_v, "head dimension of v");
   command
       .add_option("--sparse-ratio", decode.sparse_ratio,
                   "this fraction of the blocks is not read; 0.8, or 0 if paged")
       ->type_name("F")
       ->check(CLI::Range(0.0, 1.0).description(""));
-  derived("--block-size", decode.block_size, "keys of a block; 32, or 64 if paged");
-  command
-      .add_option("--form", decode.form,
-                  "the cache and selection: indices, mask, or paged (with indices)")
-      ->type_name("WORD")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"indices", "mask", "paged"}).description(""));
-  derived("--page-block-size", decode.page_block_size, "keys of a page; 256");
-  derived("--num-pages", decode.num_pages, "pages of the cache; 1024");
-  derived("--splits", decode.splits, "at most so many a sequence; chosen if not given");
+  problem.derived("--block-size", decode.block_size, "keys of a block; 32, or 64 if paged");
+  problem
+      .word("--form", decode.form,
+            "the cache and selection: indices, mask, or paged (with indices)",
+            {"indices", "mask", "paged"})
+      ->capture_default_str();
+  problem.derived("--page-block-size", decode.page_block_size, "keys of a page; 256");
+  problem.derived("--num-pages", decode.num_pages, "pages of the cache; 1024");
+  problem.derived("--splits", decode.splits, "at most so many a sequence; chosen if not given");
   command.add_flag("--batch-invariant", decode.batch_invariant,
                    "splits follow from each sequence alone");
-  command.add_option("--dtype", decode.dtype, "f16 or bf16")
-      ->type_name("WORD")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "bf16"}).description(""));
+  problem.word("--dtype", decode.dtype, "f16 or bf16", {"f16", "bf16"})->capture_default_str();
   command.add_option("--seed", decode.seed, "of the random inputs")->capture_default_str();
 }
 
@@ -195,43 +190,33 @@ void add_xattention(CLI::App& run) {
   XattentionOptions& x = options->xattention;
   CLI::App* command = run.add_subcommand(
       "xattention", "measure XAttention's prefill by phases beside dense attention, and check it");
-  const auto size = [&](const char* name, int64_t& value, const char* doc) {
-    command->add_option(name, value, doc)
-        ->type_name("N")
-        ->capture_default_str()
-        ->check(not_negative());
-  };
-  const auto derived = [&](const char* name, std::optional<int64_t>& value, const char* doc) {
-    command->add_option(name, value, doc)->type_name("N")->check(not_negative());
-  };
-  const auto word = [&](const char* name, std::string& value, const char* doc,
-                        std::vector<std::string> words) {
-    command->add_option(name, value, doc)
-        ->type_name("WORD")
-        ->capture_default_str()
-        ->check(CLI::IsMember(std::move(words)).description(""));
-  };
-  size("--batch", x.batch, "batch entries");
-  size("--heads", x.heads, "query heads");
-  derived("--heads-kv", x.heads_kv, "key heads, a divisor of heads; as heads if not given");
-  size("--seq", x.seq, "queries");
-  derived("--seq-kv", x.seq_kv, "keys, of which the last are the queries' own; as seq");
-  size("--dim", x.dim, "head dimension");
-  size("--stride", x.stride, "tokens of a cell of the estimate: 4, 8 or 16");
-  size("--block", x.block, "tokens of a block: 64 or 128");
-  size("--chunk", x.chunk, "2048 to 131072; changes no result");
+  const ProblemOptions problem{*command};
+  problem.size("--batch", x.batch, "batch entries");
+  problem.size("--heads", x.heads, "query heads");
+  problem.derived("--heads-kv", x.heads_kv, "key heads, a divisor of heads; as heads if not given");
+  problem.size("--seq", x.seq, "queries");
+  problem.derived("--seq-kv", x.seq_kv, "keys, of which the last are the queries' own; as seq");
+  problem.size("--dim", x.dim, "head dimension");
+  problem.size("--stride", x.stride, "tokens of a cell of the estimate: 4, 8 or 16");
+  problem.size("--block", x.block, "tokens of a block: 64 or 128");
+  problem.size("--chunk", x.chunk, "2048 to 131072; changes no result");
   command->add_option("--threshold", x.threshold, "of the mass that chosen blocks must have")
       ->type_name("T")
       ->capture_default_str();
   command->add_option("--norm", x.norm, "divides the estimate's scores")
       ->type_name("F")
       ->capture_default_str();
-  word("--dtype", x.dtype, "f16 or bf16", {"f16", "bf16"});
-  word("--data", x.data, "like a model's, or normal", {"model", "normal"});
+  problem.word("--dtype", x.dtype, "f16 or bf16", {"f16", "bf16"})->capture_default_str();
+  problem.word("--data", x.data, "like a model's, or normal", {"model", "normal"})
+      ->capture_default_str();
   command->add_flag("--non-causal", x.non_causal, "queries see later keys, too");
   command->add_option("--seed", x.seed, "of the inputs")->capture_default_str();
   add_device_options(*command, options->device);
   add_without_option(*command);
+  command->footer(
+      "Scores are the estimate without its choice; prefill is all in one call. Data like a "
+      "model's\n"
+      "have a sink, stripes and decay with distance; of normal data nothing is sparse.");
   command->callback([options] {
     options->xattention.device = &chosen_device(options->device);
     measure_xattention(options->xattention);
