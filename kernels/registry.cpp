@@ -9,6 +9,7 @@
 #include "ir/error.h"
 #include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/entry.h"
+#include "kernels/infllmv2/pooling.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"
 #include "kernels/row_softmax/row_softmax.h"
@@ -92,7 +93,8 @@ const std::vector<KernelEntry>& kernel_registry() {
       quest_score_entry(),     row_softmax_entry(),
       select_blocks_entry(),   softmax_block_sum_entry(),
       sparse_decode_entry(),   tile_copy_entry(),
-      xattn_estimate_entry(),  xattention_prefill_entry()};
+      xattn_estimate_entry(),  xattention_prefill_entry(),
+      mean_pool_entry(),       max_pool_entry()};
   return registry;
 }
 
