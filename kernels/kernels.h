@@ -4,6 +4,7 @@
 #include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 #include "kernels/compare.h"
+#include "kernels/infllmv2/compressed_scores.h"
 #include "kernels/infllmv2/pooling.h"
 #include "kernels/masks.h"
 #include "kernels/matmul/matmul.h"

@@ -9,6 +9,7 @@
 #include "ir/error.h"
 #include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/entry.h"
+#include "kernels/infllmv2/compressed_scores.h"
 #include "kernels/infllmv2/pooling.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"
@@ -88,13 +89,14 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
 
 const std::vector<KernelEntry>& kernel_registry() {
   static const std::vector<KernelEntry> registry = {
-      antidiag_scores_entry(), block_sparse_attention_entry(),
-      matmul_entry(),          minmax_pool_entry(),
-      quest_score_entry(),     row_softmax_entry(),
-      select_blocks_entry(),   softmax_block_sum_entry(),
-      sparse_decode_entry(),   tile_copy_entry(),
-      xattn_estimate_entry(),  xattention_prefill_entry(),
-      mean_pool_entry(),       max_pool_entry()};
+      antidiag_scores_entry(),  block_sparse_attention_entry(),
+      matmul_entry(),           minmax_pool_entry(),
+      quest_score_entry(),      row_softmax_entry(),
+      select_blocks_entry(),    softmax_block_sum_entry(),
+      sparse_decode_entry(),    tile_copy_entry(),
+      xattn_estimate_entry(),   xattention_prefill_entry(),
+      mean_pool_entry(),        max_pool_entry(),
+      compressed_scores_entry()};
   return registry;
 }
 
