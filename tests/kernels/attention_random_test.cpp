@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/kernels/attention_case.h"
+#include "tests/kernels/batch_case.h"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -117,6 +118,10 @@ TEST_CASE("the shipped configurations", "[attention]") {
   std::mt19937_64 random(run_seed());
   CHECK(shipped_attention_configs().size() <= 24);
   for (const AttentionConfig& config : shipped_attention_configs()) {
+    if (config.varlen) {
+      BatchCase(config, {{300, 300}, {33, 200}}, 2, 1, random()).check(fast_device());
+      continue;
+    }
     AttentionCase one(config, {.heads = 2, .heads_kv = 1, .seq = 300, .seq_kv = 300});
     one.randomize(random());
     one.check(fast_device());
