@@ -128,7 +128,7 @@ AttentionConfig validated(AttentionConfig config, std::string_view target) {
 
 std::span<const AttentionConfig> shipped_attention_configs() {
   using enum BlockForm;
-  static const std::array<AttentionConfig, 17> kShipped = {{
+  static const std::array<AttentionConfig, 16> kShipped = {{
       {.dtype = F16, .head_dim = 64, .block = 64, .causal = true},
       {.dtype = F16, .head_dim = 64, .block = 128, .causal = true},
       {.dtype = F16, .head_dim = 128, .block = 64, .causal = true},
@@ -145,11 +145,6 @@ std::span<const AttentionConfig> shipped_attention_configs() {
       {.dtype = F32, .head_dim = 64, .causal = true},
       {.block = 128, .causal = true, .form = Lists, .varlen = true},
       {.block = 128, .causal = true, .varlen = true, .page = 64},
-      {.block = 128,
-       .causal = true,
-       .varlen = true,
-       .head_types = true,
-       .streaming = Streaming::Blocks},
   }};
   return kShipped;
 }
