@@ -57,6 +57,11 @@ inline const Memory& required(const char* what, const std::optional<Memory>& ten
 inline void refuse(const char* what, const std::optional<Memory>& tensor, const char* why) {
   if (tensor) refuse_given(what, why);
 }
+// Given if and only if it is `wanted`, which is returned.
+inline bool present(const char* what, const std::optional<Memory>& tensor, bool wanted) {
+  wanted ? void(required(what, tensor)) : refuse(what, tensor, "without it");
+  return wanted;
+}
 inline const Memory* given(const std::optional<Memory>& tensor) {
   return tensor ? &*tensor : nullptr;
 }

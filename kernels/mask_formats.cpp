@@ -15,14 +15,6 @@ namespace {
 
 constexpr int64_t kWord = 64;  // bits
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-int64_t entry(const Memory& tensor, std::initializer_list<int64_t> at) {
-  return load_element(tensor.dtype, element_address(tensor, at)).i;
-}
-
 void require_mask(const Array& mask) {
   if (mask.shape().size() != 4 || (mask.dtype() != Bool && mask.dtype() != I8))
     throw UserError(fmt::format("mask: expected bool or i8 [batch, heads, rows, cols], got {} {}",
@@ -71,12 +63,12 @@ Array from_pair(const std::array<const char*, 2>& names, const Memory& counts,
   for (int64_t row = 0; row < batch * heads * shape[2]; ++row) {
     const int64_t r = row % shape[2], h = shape[1] == 1 ? 0 : row / shape[2] % heads;
     const int64_t b = shape[0] == 1 ? 0 : row / shape[2] / heads;
-    const int64_t listed = entry(counts, {b, h, r});
+    const int64_t listed = load_int(counts, {b, h, r});
     if (listed < 0 || listed > indices.shape[3])
       throw UserError(fmt::format("{}: expected 0 to {}, the entries of {}, got {} in {}", names[0],
                                   indices.shape[3], names[1], listed, place(mask.shape(), row)));
     for (int64_t i = 0; i < listed; ++i)
-      add_listed(names[1], entry(indices, {b, h, r, i}), row, mask);
+      add_listed(names[1], load_int(indices, {b, h, r, i}), row, mask);
   }
   return mask;
 }
@@ -92,13 +84,13 @@ void check_lists(const Memory& counts, const Memory& indices, int64_t cols) {
   require_shape("counts", counts, {shape[0], shape[1], shape[2]});
   for (int64_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
     const int64_t b = row / shape[2] / shape[1], h = row / shape[2] % shape[1], r = row % shape[2];
-    const int64_t listed = entry(counts, {b, h, r});
+    const int64_t listed = load_int(counts, {b, h, r});
     if (listed < 0 || listed > shape[3])
       throw UserError(fmt::format("counts: expected 0 to {}, the entries of indices, got {} in {}",
                                   shape[3], listed, place(shape, row)));
     int64_t before = -1;
     for (int64_t i = 0; i < listed; ++i) {
-      const int64_t index = entry(indices, {b, h, r, i});
+      const int64_t index = load_int(indices, {b, h, r, i});
       if (index < 0 || index >= cols)
         throw UserError(fmt::format("indices: expected columns 0 to {}, got {} in {}", cols - 1,
                                     index, place(shape, row)));
@@ -141,17 +133,17 @@ Array from_csr(const Memory& indptr, const Memory& indices, const Shape& shape) 
   const int64_t rows = shape[0] * shape[1] * shape[2];
   require_shape("indptr", indptr, {rows + 1});
   Array mask(Bool, shape);
-  if (entry(indptr, {0}) != 0)
-    throw UserError(fmt::format("indptr: expected 0 first, got {}", entry(indptr, {0})));
-  if (entry(indptr, {rows}) != indices.shape[0])
+  if (load_int(indptr, {0}) != 0)
+    throw UserError(fmt::format("indptr: expected 0 first, got {}", load_int(indptr, {0})));
+  if (load_int(indptr, {rows}) != indices.shape[0])
     throw UserError(fmt::format("indptr: expected {} last, the entries of indices, got {}",
-                                indices.shape[0], entry(indptr, {rows})));
+                                indices.shape[0], load_int(indptr, {rows})));
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t begin = entry(indptr, {row}), end = entry(indptr, {row + 1});
+    const int64_t begin = load_int(indptr, {row}), end = load_int(indptr, {row + 1});
     if (end < begin || end > indices.shape[0])
       throw UserError(fmt::format("indptr: expected {} to {} after {}, got {} behind {}", begin,
                                   indices.shape[0], begin, end, place(shape, row)));
-    for (int64_t i = begin; i < end; ++i) add_listed("indices", entry(indices, {i}), row, mask);
+    for (int64_t i = begin; i < end; ++i) add_listed("indices", load_int(indices, {i}), row, mask);
   }
   return mask;
 }
@@ -178,7 +170,7 @@ Array from_bits(const Memory& words, int64_t cols) {
     for (int64_t h = 0; h < shape[1]; ++h)
       for (int64_t r = 0; r < shape[2]; ++r)
         for (int64_t c = 0; c < cols; ++c, ++at)
-          if (static_cast<uint64_t>(entry(words, {b, h, r, c / kWord})) >> c % kWord & 1)
+          if (static_cast<uint64_t>(load_int(words, {b, h, r, c / kWord})) >> c % kWord & 1)
             set(mask, at);
   return mask;
 }

@@ -87,6 +87,15 @@ Options KernelEntry::with_defaults(const std::map<std::string, std::string>& giv
   return Options(std::move(values));
 }
 
+std::optional<Memory> tensor_of(const Bindings& bindings, const char* name) {
+  const auto it = bindings.tensors.find(name);
+  return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
+}
+
+double bytes_of(const Memory& memory) {
+  return static_cast<double>(bytes_of(memory.dtype, memory.shape));
+}
+
 const std::vector<KernelEntry>& kernel_registry() {
   static const std::vector<KernelEntry> registry = {
       antidiag_scores_entry(),  block_sparse_attention_entry(),

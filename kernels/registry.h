@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,10 @@ struct Work {
 };
 // Outputs by name, in float64 and row-major order.
 using ReferenceResults = std::map<std::string, std::vector<double>>;
+
+// Of a call by name: a tensor, if it is given; and the bytes of one.
+std::optional<Memory> tensor_of(const Bindings& bindings, const char* name);
+double bytes_of(const Memory& memory);
 
 struct KernelEntry {
   std::string name;

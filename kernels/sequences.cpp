@@ -10,10 +10,6 @@
 namespace kiln {
 namespace {
 
-int64_t entry(const Memory& tensor, int64_t i) {
-  return static_cast<int64_t>(load_double(tensor, {i}));
-}
-
 // Given if and only if it is `wanted`, and then i32 of the shape.
 void require_i32(const char* what, const Memory* tensor, bool wanted, const char* without,
                  Extents shape) {
@@ -120,10 +116,20 @@ UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const SequenceT
   return {{}, 0};
 }
 
-void require_like_keys(const char* what, const Memory& tensor, const Memory& k, int64_t width) {
-  const Shape& s = k.shape;
+// But for the last axis.
+static void require_like(const char* what, const Memory& tensor, const Shape& s, int64_t width) {
   s.size() == 4 ? require_shape(what, tensor, {s[0], s[1], s[2], width})
                 : require_shape(what, tensor, {s[0], s[1], width});
+}
+
+void check_attended(const BatchSizes& sizes, const Memory& q, const Memory& k, const Memory& v,
+                    const Memory& o, const std::optional<Memory>& lse, bool wanted, int64_t width) {
+  require_like("v", v, k.shape, width);
+  require_like("o", o, q.shape, width);
+  if (!present("lse", lse, wanted)) return;
+  require_dtype("lse", *lse, F32);
+  q.shape.size() == 3 ? require_shape("lse", *lse, {sizes.heads, q.shape[0]})
+                      : require_shape("lse", *lse, {sizes.batch, sizes.heads, sizes.seq});
 }
 
 // As the kernels do: lengths that cannot be are cut to what there is room for.
@@ -133,13 +139,13 @@ HostSequence::HostSequence(const SequenceConfig& config, const SequenceTensors& 
   q_len = sizes.seq;
   k_len = sizes.seq_kv;
   const auto packed = [&](const Memory& ends, int64_t& begin, int64_t& length) {
-    begin = entry(ends, b);
-    length = std::clamp<int64_t>(entry(ends, b + 1) - begin, 0, length);
+    begin = load_int(ends, {b});
+    length = std::clamp<int64_t>(load_int(ends, {b + 1}) - begin, 0, length);
   };
   if (config.varlen) packed(*t.cu_seqlens_q, q_begin, q_len);
   if (config.packed_keys()) packed(*t.cu_seqlens_k, k_begin, k_len);
-  if (config.lengths) k_len = std::clamp<int64_t>(entry(*t.lengths, b), 0, k_len);
-  start = config.q_start ? entry(*t.q_start, b) : k_len - q_len;
+  if (config.lengths) k_len = std::clamp<int64_t>(load_int(*t.lengths, {b}), 0, k_len);
+  start = config.q_start ? load_int(*t.q_start, {b}) : k_len - q_len;
 }
 
 int64_t HostSequence::visible_keys(int64_t query, bool causal) const {

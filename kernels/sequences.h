@@ -74,8 +74,10 @@ BatchSizes check_sequences(const SequenceConfig& config, const SequenceTensors& 
 BatchSizes batch_sizes(const SequenceConfig& config, const SequenceTensors& tensors);
 // The dims seq and seq_kv of a call to a kernel that has both, where no tensor tells them.
 UpTo<int64_t, 2> longest_sequences(const SequenceConfig& config, const SequenceTensors& tensors);
-// That `tensor` has k's shape but for the last axis, or q's.
-void require_like_keys(const char* what, const Memory& tensor, const Memory& k, int64_t width);
+// Of an attention whose q and k are checked: v as k but `width` wide, o as q but so wide, lse f32
+// [batch, heads, seq] or, varlen, [heads, tokens] if it is `wanted`.
+void check_attended(const BatchSizes& sizes, const Memory& q, const Memory& k, const Memory& v,
+                    const Memory& o, const std::optional<Memory>& lse, bool wanted, int64_t width);
 
 // Sequence b of a call whose tensors are in host memory.
 struct HostSequence {

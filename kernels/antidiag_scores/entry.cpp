@@ -39,10 +39,6 @@ std::vector<double> reference(const AntidiagConfig& config, const AntidiagArgs& 
   return scores;
 }
 
-double bytes_of(const Memory& memory) {
-  return static_cast<double>(count(memory.shape)) * static_cast<double>(size_of(memory.dtype));
-}
-
 }  // namespace
 
 AntidiagConfig validated(AntidiagConfig config) {
@@ -133,10 +129,7 @@ AntidiagConfig cell_config(const Options& options) {
 }
 
 CellArgs cell_args(const AntidiagConfig& config, const Bindings& bindings) {
-  const auto find = [&](const char* name) -> std::optional<Memory> {
-    auto it = bindings.tensors.find(name);
-    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
-  };
+  const auto find = [&](const char* name) { return tensor_of(bindings, name); };
   CellArgs args{*find("q"),      *find("k"),      find("cu_seqlens_q"), find("cu_seqlens_k"),
                 find("q_start"), find("lengths"), find("table")};
   if (config.varlen) args.max_seqlen_q = bindings.dims.at("seq");

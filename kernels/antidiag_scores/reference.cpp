@@ -4,13 +4,7 @@
 #include "kernels/antidiag_scores/antidiag_scores.h"
 
 namespace kiln {
-namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 CellReference::CellReference(const AntidiagConfig& config, const CellArgs& args, int64_t b)
     : config_(config), args_(args), sequence_(config.sequences(), sequence_tensors(args), b) {

@@ -56,10 +56,7 @@ int64_t longest(const Memory& cu_seqlens) {
 }
 
 AttentionArgs args_of(const AttentionConfig& config, const Bindings& bindings) {
-  auto find = [&](const char* name) -> std::optional<Memory> {
-    auto it = bindings.tensors.find(name);
-    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
-  };
+  const auto find = [&](const char* name) { return tensor_of(bindings, name); };
   AttentionArgs args{*find("q"),     *find("k"),      *find("v"),  *find("o"), find("mask"),
                      find("counts"), find("indices"), find("lse"), {}};
   args.scale = static_cast<float>(bindings.params.at("scale").f);

@@ -26,7 +26,7 @@ int64_t planes_of(const AttentionConfig& config, const char* what, const Memory&
 
 void check_blocks(const AttentionConfig& config, const AttentionArgs& args,
                   const BatchSizes& sizes) {
-  const BlockGrid grid = grid_of(config, args);
+  const BlockGrid grid{sizes.seq, sizes.seq_kv, config.block, config.causal};
   const bool masked = config.form == BlockForm::MaskBool || config.form == BlockForm::MaskI8;
   if (masked) {
     const Memory& mask = required("mask", args.mask);
@@ -76,17 +76,7 @@ void check(const AttentionConfig& config, const AttentionArgs& args) {
     require_dtype(what, *tensor, config.dtype);
   const BatchSizes sizes =
       check_sequences(config.sequences(), sequence_tensors(args), config.head_dim);
-  require_like_keys("v", args.v, args.k, config.dim_v());
-  const Shape& q = args.q.shape;
-  config.varlen ? require_shape("o", args.o, {q[0], q[1], config.dim_v()})
-                : require_shape("o", args.o, {q[0], q[1], q[2], config.dim_v()});
-  if (config.lse) {
-    require_dtype("lse", required("lse", args.lse), F32);
-    config.varlen ? require_shape("lse", *args.lse, {sizes.heads, q[0]})
-                  : require_shape("lse", *args.lse, {sizes.batch, sizes.heads, sizes.seq});
-  } else {
-    refuse("lse", args.lse, "without it");
-  }
+  check_attended(sizes, args.q, args.k, args.v, args.o, args.lse, config.lse, config.dim_v());
   check_blocks(config, args, sizes);
   check_heads(config, args, sizes.heads);
   float scale = scale_of(config, args);

@@ -40,10 +40,6 @@ struct HostHead {
   int64_t type = 1, plane = 0, sink = 0, local = 0;  // as head_mask_type and streaming_info say
 };
 
-int64_t entry(const Memory& tensor, std::initializer_list<int64_t> at) {
-  return static_cast<int64_t>(load_double(tensor, at));
-}
-
 std::vector<HostHead> heads_of(const AttentionConfig& config, const AttentionArgs& args,
                                const BatchSizes& sizes) {
   std::vector<HostHead> all(sizes.heads);
@@ -53,21 +49,17 @@ std::vector<HostHead> heads_of(const AttentionConfig& config, const AttentionArg
     head.plane = config.per_kv_head ? h / (sizes.heads / sizes.heads_kv) : h;
     if (config.form == BlockForm::Dense) head.type = 0;
     if (!config.head_types) continue;
-    head.type = std::min<int64_t>(entry(*args.head_mask_type, {h}), head.type);
+    head.type = std::min<int64_t>(load_int(*args.head_mask_type, {h}), head.type);
     head.plane = sparse;
-    if (entry(*args.head_mask_type, {h}) > 0) ++sparse;
+    if (load_int(*args.head_mask_type, {h}) > 0) ++sparse;
     if (config.streaming == Streaming::None) {
       head.type = std::max<int64_t>(head.type, 0);
     } else {
-      head.sink = std::max<int64_t>(entry(*args.streaming_info, {h, 0}), 0);
-      head.local = entry(*args.streaming_info, {h, 1});
+      head.sink = std::max<int64_t>(load_int(*args.streaming_info, {h, 0}), 0);
+      head.local = load_int(*args.streaming_info, {h, 1});
     }
   }
   return all;
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 // May query i see key j, where its block may be looked at?
@@ -133,7 +125,7 @@ struct RowPlaces {
   explicit RowPlaces(const AttentionArgs& given) : args(given) {
     if (!args.cu_seqlens_q) return;
     for (int64_t b = 0; b < args.cu_seqlens_q->shape[0]; ++b)
-      ends.push_back(entry(*args.cu_seqlens_q, {b}));
+      ends.push_back(load_int(*args.cu_seqlens_q, {b}));
   }
   RowPlace of(int64_t row) const {
     const Shape& q = args.q.shape;

@@ -17,10 +17,6 @@ float scale_of(const CompressedConfig& config, const CompressedArgs& args) {
       static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
-int64_t entry(const Memory& tensor, int64_t i) {
-  return static_cast<int64_t>(load_double(tensor, {i}));
-}
-
 void require(const char* field, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high)
     throw UserError(fmt::format("{}: expected {} to {}, got {}", field, low, high, value));
@@ -136,15 +132,16 @@ std::vector<double> compressed_reference(const CompressedConfig& c, const Compre
   const Memory& summed = c.coarse ? *args.coarse_keys : args.keys;
   const Memory& summed_ends = c.coarse ? *args.cu_coarse : args.cu_windows;
   for (int64_t b = 0; b + 1 < args.cu_seqlens.shape[0]; ++b) {
-    const int64_t begin = entry(args.cu_seqlens, b), first = entry(args.cu_windows, b);
+    const int64_t begin = load_int(args.cu_seqlens, {b}), first = load_int(args.cu_windows, {b});
     const int64_t queries =
-        std::clamp<int64_t>(entry(args.cu_seqlens, b + 1) - begin, 0, args.max_seqlen);
-    const int64_t there = std::max<int64_t>(entry(args.cu_windows, b + 1) - first, 0);
-    const int64_t first_summed = entry(summed_ends, b);
-    const int64_t there_summed = std::max<int64_t>(entry(summed_ends, b + 1) - first_summed, 0);
+        std::clamp<int64_t>(load_int(args.cu_seqlens, {b + 1}) - begin, 0, args.max_seqlen);
+    const int64_t there = std::max<int64_t>(load_int(args.cu_windows, {b + 1}) - first, 0);
+    const int64_t first_summed = load_int(summed_ends, {b});
+    const int64_t there_summed =
+        std::max<int64_t>(load_int(summed_ends, {b + 1}) - first_summed, 0);
     for (int64_t i = 0; i < queries; ++i)
       for (int64_t head = 0; head < shape[0] * c.group; ++head) {
-        const int64_t position = i + entry(args.cache_lens, b), kv_head = head / c.group;
+        const int64_t position = i + load_int(args.cache_lens, {b}), kv_head = head / c.group;
         const auto dot = [&](const Memory& keys, int64_t window) {
           double sum = 0;
           for (int64_t d = 0; d < c.head_dim; ++d)

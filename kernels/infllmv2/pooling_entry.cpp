@@ -19,13 +19,9 @@ void require(const char* field, int64_t value, int64_t low, int64_t high) {
     throw UserError(fmt::format("{}: expected {} to {}, got {}", field, low, high, value));
 }
 
-int64_t entry(const Memory& tensor, int64_t i) {
-  return static_cast<int64_t>(load_double(tensor, {i}));
-}
-
 // Of a packed batch, the length of sequence b.
 int64_t length_of(const Memory& ends, int64_t b, int64_t most) {
-  return std::clamp<int64_t>(entry(ends, b + 1) - entry(ends, b), 0, most);
+  return std::clamp<int64_t>(load_int(ends, {b + 1}) - load_int(ends, {b}), 0, most);
 }
 
 void require_ends(const char* what, const Memory& ends) {
@@ -68,10 +64,6 @@ MaxPoolArgs max_args(const Bindings& bindings) {
   const auto& tensors = bindings.tensors;
   return {tensors.at("scores"),     tensors.at("cu_seqlens"), tensors.at("cu_windows"),
           tensors.at("cache_lens"), tensors.at("pooled"),     bindings.dims.at("seq")};
-}
-
-double bytes_of(const Memory& memory) {
-  return static_cast<double>(count(memory.shape)) * static_cast<double>(size_of(memory.dtype));
 }
 
 }  // namespace
@@ -152,7 +144,7 @@ MeanPoolReference mean_pool_reference(const MeanPoolConfig& c, const MeanPoolArg
         for (int64_t d = 0; d < shape[2]; ++d) {
           double sum = 0;
           for (int64_t t = 0; t < c.window; ++t)
-            sum += load_double(args.x, {entry(args.cu_seqlens, b) + w * c.stride + t, h, d});
+            sum += load_double(args.x, {load_int(args.cu_seqlens, {b}) + w * c.stride + t, h, d});
           result.pooled[static_cast<size_t>(((before + w) * shape[1] + h) * shape[2] + d)] =
               sum / static_cast<double>(c.window);
         }
@@ -169,8 +161,8 @@ std::vector<double> max_pool_reference(const MaxPoolConfig& c, const MaxPoolArgs
     for (int64_t i = 0; i < length_of(args.cu_seqlens, b, args.max_seqlen); ++i)
       for (int64_t h = 0; h < shape[0]; ++h)
         for (int64_t block = 0; block < shape[2]; ++block) {
-          const int64_t token = entry(args.cu_seqlens, b) + i;
-          const int64_t own = (i + entry(args.cache_lens, b)) / c.block;
+          const int64_t token = load_int(args.cu_seqlens, {b}) + i;
+          const int64_t own = (i + load_int(args.cache_lens, {b})) / c.block;
           const int64_t reach = block + c.local - (c.local_inclusive ? 0 : 1);
           double best = -kInfinity;
           for (int64_t w = std::max<int64_t>(block * ratio - 1, 0);

@@ -184,10 +184,7 @@ SelectConfig select_config(const Options& options) {
 }
 
 ChoiceArgs choice_args(const SelectConfig& config, const Bindings& bindings) {
-  const auto find = [&](const char* name) -> std::optional<Memory> {
-    auto it = bindings.tensors.find(name);
-    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
-  };
+  const auto find = [&](const char* name) { return tensor_of(bindings, name); };
   ChoiceArgs args{*find("mask"), find("counts"), find("indices"), find("thresholds")};
   if (config.per_head) return args;
   if (by_mass(config))

@@ -26,20 +26,16 @@ BlockSumArgs args_of(const Bindings& bindings) {
           tensors.at("sums"),   static_cast<float>(bindings.params.at("scale").f)};
 }
 
-int64_t entry_of(const Memory& tensor, int64_t b) {
-  return static_cast<int64_t>(load_double(tensor, {b}));
-}
-
 std::vector<double> reference(const BlockSumConfig& config, const BlockSumArgs& args) {
   const Shape &shape = args.scores.shape, &blocks = args.sums.shape;
   std::vector<double> sums(static_cast<size_t>(count(blocks)));
   for (int64_t b = 0; b < shape[0]; ++b)
     for (int64_t h = 0; h < shape[1]; ++h)
       for (int64_t row = 0; row < shape[2]; ++row) {
-        const int64_t own = entry_of(args.first, b) + row;
-        const int64_t there = std::clamp<int64_t>(entry_of(args.real_k, b), 0, shape[3]);
+        const int64_t own = load_int(args.first, {b}) + row;
+        const int64_t there = std::clamp<int64_t>(load_int(args.real_k, {b}), 0, shape[3]);
         const int64_t seen = config.causal ? std::clamp<int64_t>(own + 1, 0, there) : there;
-        if (own >= entry_of(args.real_q, b)) continue;
+        if (own >= load_int(args.real_q, {b})) continue;
         double* to =
             sums.data() + ((b * shape[1] + h) * blocks[2] + row / config.block) * blocks[3];
         softmax_sums(

@@ -32,10 +32,7 @@ DecodeConfig decode_config(const Options& options) {
 namespace {
 
 DecodeArgs args_of(const DecodeConfig& config, const Bindings& bindings) {
-  const auto find = [&](const char* name) -> std::optional<Memory> {
-    auto it = bindings.tensors.find(name);
-    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
-  };
+  const auto find = [&](const char* name) { return tensor_of(bindings, name); };
   DecodeArgs args{*find("q"),       *find("k"),      *find("v"),    *find("o"),
                   *find("lengths"), find("chosen"),  find("table"), find("starts"),
                   find("k_scale"),  find("v_scale"), find("lse")};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ir/error.h"
+#include "kernels/access.h"
 #include "kernels/argument_checks.h"
 #include "kernels/sparse_decode/sparse_decode.h"
 #include "runtime/cuda_device.h"
@@ -25,10 +26,6 @@ int64_t resident_blocks(const DecodeConfig& config) {
   const int64_t tiles = config.stages + (config.fp8_cache ? 1 : 0);  // one in q's dtype
   const int64_t fit = kShared / (tiles * config.tile_bytes());
   return std::clamp<int64_t>(fit, 1, config.threads <= 64 ? 3 : 2);
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 // Has an axis of extent 1 at `axis`, if it lacks one to have the rank. Strides that are too few
@@ -66,12 +63,6 @@ int64_t remembered_rule(const SplitShape& shape) {
 
 const DecodeArgs& in_full(const DecodeConfig& config, const DecodeArgs& args) {
   return DecodeInterface::in_full(config, args);
-}
-
-// Given if and only if it is `wanted`.
-bool present(const char* what, const std::optional<Memory>& tensor, bool wanted) {
-  wanted ? void(required(what, tensor)) : refuse(what, tensor, "without it");
-  return wanted;
 }
 
 void check_queries(const DecodeConfig& config, const DecodeArgs& args) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ir/error.h"
+#include "kernels/access.h"
 #include "kernels/argument_checks.h"
 #include "kernels/xattention/xattention.h"
 
@@ -37,14 +38,6 @@ EstimateArgs args_of(const EstimateConfig& config, const Bindings& bindings) {
                     bindings.tensors.at("sums")};
   args.norm = static_cast<float>(scale_of(config, args) / bindings.params.at("scale").f);
   return args;
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-double bytes_of(const Memory& memory) {
-  return static_cast<double>(count(memory.shape)) * static_cast<double>(size_of(memory.dtype));
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ struct PrefillConfig {
 
   static constexpr int64_t kDenseBelow = 8192;
   int64_t dim_v() const { return head_dim_v ? head_dim_v : head_dim; }
+  SequenceConfig sequences() const { return {varlen, lengths, page, q_start}; }
   EstimateConfig estimate() const;
   AttentionConfig attention() const;
   bool operator==(const PrefillConfig&) const = default;

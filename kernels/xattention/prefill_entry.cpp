@@ -37,10 +37,7 @@ PrefillConfig config_of(const Options& options) {
 }
 
 PrefillArgs args_of(const PrefillConfig& config, const Bindings& bindings) {
-  const auto find = [&](const char* name) -> std::optional<Memory> {
-    auto it = bindings.tensors.find(name);
-    return it == bindings.tensors.end() ? std::nullopt : std::optional(it->second);
-  };
+  const auto find = [&](const char* name) { return tensor_of(bindings, name); };
   const CellArgs cells = cell_args(config.estimate().cells(), bindings);
   PrefillArgs args{.q = cells.q, .k = cells.k, .v = *find("v"), .o = *find("o")};
   args.thresholds = find("thresholds");
@@ -111,7 +108,7 @@ KernelEntry xattention_prefill_entry() {
   entry.work = [](const Options& options, const Bindings& bindings) {
     const PrefillConfig config = config_of(options);
     const PrefillArgs args = args_of(config, bindings);
-    const BatchSizes sizes = batch_sizes(config.attention().sequences(), sequence_tensors(args));
+    const BatchSizes sizes = batch_sizes(config.sequences(), sequence_tensors(args));
     // Every score of cells twice, half of them if causal; of the attention what is the least: the
     // diagonal blocks.
     const double pairs = static_cast<double>(sizes.batch * sizes.heads) *
@@ -119,9 +116,7 @@ KernelEntry xattention_prefill_entry() {
     const double per_stride =
         static_cast<double>(config.head_dim) / static_cast<double>(config.stride);
     double bytes = 0;
-    for (const Memory* tensor : {&args.q, &args.k, &args.v, &args.o})
-      bytes +=
-          static_cast<double>(count(tensor->shape)) * static_cast<double>(size_of(tensor->dtype));
+    for (const Memory* tensor : {&args.q, &args.k, &args.v, &args.o}) bytes += bytes_of(*tensor);
     return Work{2 * 2 * pairs * per_stride * (config.causal ? 0.5 : 1), bytes};
   };
   return entry;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/error.h"
+#include "kernels/access.h"
 #include "kernels/argument_checks.h"
 #include "kernels/xattention/prefill.h"
 
@@ -25,17 +26,11 @@ void require_scale(const char* what, float given, float scale) {
     throw UserError(fmt::format("{}: expected a finite number above 0, got {}", what, given));
 }
 
-// Given if and only if it is `wanted`.
-bool present(const char* what, const std::optional<Memory>& tensor, bool wanted) {
-  wanted ? void(required(what, tensor)) : refuse(what, tensor, "without it");
-  return wanted;
-}
-
 void check_chosen(const PrefillConfig& config, const PrefillArgs& args, const BatchSizes& sizes) {
   const HeadReduce reduce = config.select.reduce;
   const int64_t heads = reduce == HeadReduce::None ? sizes.heads : sizes.heads_kv;
-  const int64_t rows = (sizes.seq + config.block - 1) / config.block;
-  const int64_t cols = (sizes.seq_kv + config.block - 1) / config.block;
+  const int64_t rows = ceil_div(sizes.seq, config.block);
+  const int64_t cols = ceil_div(sizes.seq_kv, config.block);
   if (present("mask", args.mask, config.choice)) {
     require_dtype("mask", *args.mask, Bool);
     require_shape("mask", *args.mask, {sizes.batch, heads, rows, cols});
@@ -116,17 +111,9 @@ void check(const PrefillConfig& config, const PrefillArgs& args) {
   for (auto [what, tensor] : {std::pair("q", &args.q), std::pair("k", &args.k),
                               std::pair("v", &args.v), std::pair("o", &args.o)})
     require_dtype(what, *tensor, config.dtype);
-  const SequenceConfig where = config.attention().sequences();
-  const BatchSizes sizes = check_sequences(where, sequence_tensors(args), config.head_dim);
-  require_like_keys("v", args.v, args.k, config.dim_v());
-  const Shape& q = args.q.shape;
-  config.varlen ? require_shape("o", args.o, {q[0], q[1], config.dim_v()})
-                : require_shape("o", args.o, {q[0], q[1], q[2], config.dim_v()});
-  if (present("lse", args.lse, config.lse)) {
-    require_dtype("lse", *args.lse, F32);
-    config.varlen ? require_shape("lse", *args.lse, {sizes.heads, q[0]})
-                  : require_shape("lse", *args.lse, {sizes.batch, sizes.heads, sizes.seq});
-  }
+  const BatchSizes sizes =
+      check_sequences(config.sequences(), sequence_tensors(args), config.head_dim);
+  check_attended(sizes, args.q, args.k, args.v, args.o, args.lse, config.lse, config.dim_v());
   check_chosen(config, args, sizes);
   require_scale("norm", args.norm, cell_scale(config, args));
   require_scale("scale", attention_scale(config, args), attention_scale(config, args));
@@ -156,8 +143,7 @@ CallScalars<3, 2> PrefillInterface::scalars(const Config& config, const Args& ar
                             {{}, 0}};
   if (const auto amount = amount_of(config.select, args.threshold, args.top_k))
     scalars.params.values[scalars.params.count++] = *amount;
-  scalars.dims = longest_sequences({config.varlen, config.lengths, config.page, config.q_start},
-                                   sequence_tensors(args));
+  scalars.dims = longest_sequences(config.sequences(), sequence_tensors(args));
   return scalars;
 }
 

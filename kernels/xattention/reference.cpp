@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/access.h"
 #include "kernels/softmax_block_sum/softmax_block_sum.h"
 #include "kernels/xattention/prefill.h"
 #include "kernels/xattention/xattention.h"
@@ -16,7 +17,7 @@ RowChoice place_of(const EstimateConfig& c, const CellReference& sequence, int64
   const int64_t first = row * c.block;
   if (first >= sequence.queries()) return {};
   const int64_t last = std::min(first + c.block, sequence.queries()) - 1;
-  const int64_t there = (sequence.keys() + c.block - 1) / c.block;
+  const int64_t there = ceil_div(sequence.keys(), c.block);
   RowChoice place;
   place.low_diagonal = floor_div(sequence.start() + first, c.block);
   place.diagonal = floor_div(sequence.start() + last, c.block);
@@ -66,8 +67,8 @@ ReferenceResults prefill_reference(const PrefillConfig& config, const PrefillArg
   const AttentionConfig attended = validated(config.attention());
   const BatchSizes sizes = batch_sizes(attended.sequences(), sequence_tensors(args));
   const bool reduced = config.select.reduce != HeadReduce::None;
-  const int64_t rows = (sizes.seq + config.block - 1) / config.block;
-  const int64_t cols = (sizes.seq_kv + config.block - 1) / config.block;
+  const int64_t rows = ceil_div(sizes.seq, config.block);
+  const int64_t cols = ceil_div(sizes.seq_kv, config.block);
   const int64_t heads = reduced ? sizes.heads_kv : sizes.heads;
   Array sums(F32, {sizes.batch, sizes.heads, rows, cols});
   Array mask(Bool, {sizes.batch, heads, rows, cols});
