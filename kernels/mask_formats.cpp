@@ -15,12 +15,6 @@ namespace {
 
 constexpr int64_t kWord = 64;  // bits
 
-void require_mask(const Array& mask) {
-  if (mask.shape().size() != 4 || (mask.dtype() != Bool && mask.dtype() != I8))
-    throw UserError(fmt::format("mask: expected bool or i8 [batch, heads, rows, cols], got {} {}",
-                                name(mask.dtype()), str(mask.shape())));
-}
-
 bool is_set(const Array& mask, int64_t at) {
   return static_cast<const uint8_t*>(mask.data())[at] != 0;
 }
@@ -199,6 +193,11 @@ SplitMask from_flex(const FlexMask& flex, int64_t batch, int64_t heads, int64_t 
 }
 
 FlexLists to_flex(const SplitMask& split) {
+  require_mask(split.mask);
+  require_mask(split.full);
+  if (split.full.shape() != split.mask.shape())
+    throw UserError(fmt::format("full: expected shape {}, as the mask has, got {}",
+                                str(split.mask.shape()), str(split.full.shape())));
   Array partial(Bool, split.mask.shape());
   for (int64_t i = 0; i < partial.size(); ++i)
     if (is_set(split.mask, i) && !is_set(split.full, i)) set(partial, i);
@@ -206,6 +205,7 @@ FlexLists to_flex(const SplitMask& split) {
 }
 
 SplitMask split_by(int64_t batch, int64_t heads, const BlockGrid& grid, const ElementMask& sees) {
+  require_grid(grid);
   const Shape shape = {batch, heads, grid.rows(), grid.cols()};
   SplitMask split{Array(Bool, shape), Array(Bool, shape)};
   for (int64_t i = 0; i < split.mask.size(); ++i) {
@@ -280,6 +280,7 @@ Array expand(const Array& mask, BlockShape ratio, int64_t rows, int64_t cols) {
 }
 
 Array create_causal_mask(int64_t batch, int64_t heads, const BlockGrid& grid) {
+  require_grid(grid);
   Array mask(Bool, {batch, heads, grid.rows(), grid.cols()});
   for (int64_t row = 0; row < batch * heads * grid.rows(); ++row)
     for (int64_t c = 0; c < grid.visible_cols(row % grid.rows()); ++c)

@@ -9,6 +9,7 @@
 
 #include "ir/error.h"
 #include "kernels/access.h"
+#include "kernels/argument_checks.h"
 
 namespace kiln {
 namespace {
@@ -79,6 +80,20 @@ int64_t BlockGrid::visible_cols(int64_t row) const {
   return (visible_keys(std::min((row + 1) * block.q, seq) - 1) + block.k - 1) / block.k;
 }
 
+void require_mask(const Array& mask) {
+  if (mask.shape().size() != 4 || (mask.dtype() != Bool && mask.dtype() != I8))
+    throw UserError("mask: expected bool or i8 [batch, heads, rows, cols], got " +
+                    std::string(name(mask.dtype())) + " " + str(mask.shape()));
+}
+
+void require_grid(const BlockGrid& grid) {
+  if (grid.block.q < 1 || grid.block.k < 1)
+    throw UserError("block: expected 1 or more queries by 1 or more keys, got " + str(grid.block));
+  if (grid.seq < 0 || grid.seq_kv < 0)
+    throw UserError("seq, seq_kv: expected 0 or more, got " + std::to_string(grid.seq) + " and " +
+                    std::to_string(grid.seq_kv));
+}
+
 Array top_k_mask(const Array& scores, int64_t k) {
   if (k < 0) throw UserError("top-k: expected 0 or more, got " + std::to_string(k));
   Rows rows = rows_of(scores, "scores");
@@ -124,9 +139,7 @@ void set_last_rows(Array& mask) {
 }
 
 Array slice_rows(const Array& mask, int64_t past, int64_t block_q) {
-  if (mask.shape().size() != 4 || (mask.dtype() != Bool && mask.dtype() != I8))
-    throw UserError("mask: expected bool or i8 [batch, heads, rows, cols], got " +
-                    std::string(name(mask.dtype())) + " " + str(mask.shape()));
+  require_mask(mask);
   const int64_t all = mask.shape()[2], cols = mask.shape()[3];
   if (block_q < 1 || past < 0 || past % block_q || past / block_q > all)
     throw UserError("past: expected a multiple of the block " + std::to_string(block_q) +
@@ -201,6 +214,7 @@ Array pooled_scores(const Memory& q, const Memory& k, const BlockGrid& grid, dou
 }
 
 BlockLists to_lists(const Array& mask) {
+  require_mask(mask);
   Rows rows = rows_of(mask, "mask");
   std::vector<std::vector<int64_t>> lists(rows.count);
   size_t longest = 0;
@@ -224,6 +238,10 @@ BlockLists to_lists(const Array& mask) {
 
 Array from_lists(const Memory& counts, const Memory& indices, int64_t cols) {
   const Shape& shape = indices.shape;
+  require_rank("indices", indices, 4, "batch, heads, rows, entries");
+  require_rank("counts", counts, 3, "batch, heads, rows");
+  require_shape("counts", counts, {shape[0], shape[1], counts.shape[2]});
+  if (counts.shape[2] < shape[2]) require_shape("counts", counts, {shape[0], shape[1], shape[2]});
   Array mask(Bool, {shape[0], shape[1], shape[2], cols});
   for (int64_t b = 0; b < shape[0]; ++b)
     for (int64_t h = 0; h < shape[1]; ++h)

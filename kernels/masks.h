@@ -34,6 +34,11 @@ struct BlockGrid {
   int64_t visible_cols(int64_t row) const;    // blocks 0 … n-1 hold a key that the row sees
 };
 
+// UserError unless it is bool or i8 [B, H, rows, cols].
+void require_mask(const Array& mask);
+// UserError unless its blocks have 1 or more queries and keys, and there is no less than none.
+void require_grid(const BlockGrid& grid);
+
 // Scores are [B, H, rows, cols] of any float dtype, masks are bool of that shape.
 // The `k` largest of each row; of equal ones the lower index; NaN counts as -inf. All if k >= cols.
 Array top_k_mask(const Array& scores, int64_t k);

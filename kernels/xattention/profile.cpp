@@ -8,6 +8,7 @@
 
 #include "ir/error.h"
 #include "kernels/access.h"
+#include "kernels/argument_checks.h"
 
 namespace kiln {
 namespace {
@@ -43,13 +44,27 @@ void check_text(const ProfiledText& text, int64_t heads) {
   if (text.full.shape() != text.estimated.shape())
     throw UserError(fmt::format("estimated: expected shape {}, as full has, got {}",
                                 str(text.full.shape()), str(text.estimated.shape())));
+  for (auto [what, sums] : {std::pair("full", &text.full), std::pair("estimated", &text.estimated)})
+    for (int64_t i = 0; i < sums->size(); ++i)
+      if (!(sums->get(i) >= 0) || std::isinf(sums->get(i)))
+        throw UserError(fmt::format("{}: expected finite sums of 0 or more, got {} at element {}",
+                                    what, sums->get(i), i));
 }
 
 }  // namespace
 
 Array full_block_sums(const Memory& q, const Memory& k, const BlockGrid& grid, double scale) {
+  require_grid(grid);
+  require_rank("q", q, 4, "batch, heads, seq, dim");
+  require_rank("k", k, 4, "batch, heads_kv, seq_kv, dim");
+  require_shape("q", q, {q.shape[0], q.shape[1], grid.seq, q.shape[3]});
+  require_shape("k", k, {q.shape[0], k.shape[1], grid.seq_kv, q.shape[3]});
+  const int64_t heads_kv = k.shape[1];
+  if (heads_kv == 0 ? q.shape[1] != 0 : q.shape[1] % heads_kv != 0)
+    throw UserError(fmt::format("heads: expected a multiple of the {} heads of k, got {}", heads_kv,
+                                q.shape[1]));
   const int64_t batch = q.shape[0], heads = q.shape[1], dim = q.shape[3];
-  const int64_t group = heads / std::max<int64_t>(k.shape[1], 1);
+  const int64_t group = heads / std::max<int64_t>(heads_kv, 1);
   const int64_t rows = grid.rows(), cols = grid.cols();
   Array sums(F64, {batch, heads, rows, cols});
   auto* out = static_cast<double*>(sums.data());

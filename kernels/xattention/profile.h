@@ -23,10 +23,11 @@ struct ProfiledText {
   const Array& full;
   const Array& estimated;
 };
-// The threshold of each head, [heads], in (0, 1]: with it the estimate's choice has, in every row
-// of every text, the smallest set of blocks with `mass` of the full attention; as the share of the
-// estimate that is not below the set's least, over all rows of a text, the largest over texts.
-// Of equal sums the lower block comes first; a row without sums counts nothing.
+// The threshold of each head, [heads], in (0, 1]. In each row the smallest set of blocks with
+// `mass` of the full attention is looked for, and what of the estimate is not below that set's
+// least; the threshold is the share of that in all the estimate of a text, the largest over texts.
+// It is a mean over rows: one that differs from the others may get less of the full attention. Of
+// equal sums the lower block comes first; a row without sums counts nothing.
 std::vector<double> profile_thresholds(std::span<const ProfiledText> texts, double mass = 0.9);
 
 }  // namespace kiln

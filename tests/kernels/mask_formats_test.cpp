@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "ir/error.h"
@@ -185,6 +186,8 @@ TEST_CASE("masks of larger and smaller blocks", "[formats]") {
   const Array fine(Bool, {1, 1, 3, 3}, Cells{1, 0, 1, 1, 1, 0, 0, 0, 1});
   CHECK(coarsen(fine, 2, CoarsenRule::Any).values() == Cells{1, 1, 0, 1});
   CHECK(coarsen(fine, 2, CoarsenRule::All).values() == Cells{0, 0, 0, 1});
+  CHECK(coarsen(fine, {std::numeric_limits<int64_t>::max(), 1}, CoarsenRule::Any).values() ==
+        Cells{1, 1, 1});
   fails("ratio: expected 1 or more blocks by 1 or more, got 0",
         [&] { coarsen(fine, 0, CoarsenRule::Any); });
   fails("mask: expected 2 rows and 2 columns, 4 and 4 of blocks 2 times as large, got [1, 1, 3, 3]",
@@ -211,6 +214,21 @@ TEST_CASE("lists that are not canonical", "[formats][errors]") {
   wrong("indices: expected ascending columns, got 1 after 1 in row 1", {1, 2}, {0, -1, 1, 1});
   const Array floats(F32, {1, 1, 2, 2});
   fails("mask: expected bool or i8 [batch, heads, rows, cols], got f32", [&] { to_csr(floats); });
+  fails("mask: expected bool or i8 [batch, heads, rows, cols], got f32", [&] { to_lists(floats); });
+  fails("full: expected shape [1, 1, 2, 2], as the mask has, got [1, 1, 1, 1]", [&] {
+    to_flex({Array(Bool, {1, 1, 2, 2}), Array(Bool, {1, 1, 1, 1})});
+  });
+  Array few(I32, {1}), short_counts(I32, {1, 1, 1}), entries(I32, {1, 1, 2, 2});
+  fails("counts: expected shape [batch, heads, rows], got [1]",
+        [&] { from_lists(few.view(), entries.view(), 4); });
+  fails("counts: expected shape [1, 1, 2], got [1, 1, 1]",
+        [&] { from_lists(short_counts.view(), entries.view(), 4); });
+  fails("block: expected 1 or more queries by 1 or more keys, got 0", [&] {
+    create_causal_mask(1, 1, {8, 8, 0, true});
+  });
+  fails("block: expected 1 or more queries by 1 or more keys, got 4x0", [&] {
+    split_by(1, 1, {8, 8, {4, 0}, false}, [](auto, auto, auto, auto) { return true; });
+  });
   Array words(U64, {1, 1, 2, 1});
   fails("words: expected shape [1, 1, 2, 2], got [1, 1, 2, 1]",
         [&] { from_bits(words.view(), 65); });

@@ -103,5 +103,16 @@ TEST_CASE("texts that are none", "[profile][errors]") {
         {heads, heads});
   fails("estimated: expected floats [batch, 2, rows, cols], got i8", {full, bytes}, {full, full});
   fails("mass: expected above 0, at most 1, got 0", {full, full}, {full, full}, 0);
+  const Array unknown(F64, {1, 2, 1, 1}, Cells{NAN, 1}), one(F64, {1, 2, 1, 1}, Cells{1, 1});
+  fails("estimated: expected finite sums of 0 or more, got nan at element 0", {one, one},
+        {one, unknown});
+  Array q(F32, {1, 3, 8, 4}), k(F32, {1, 2, 8, 4});
+  const auto sums = [&](const char* sentence, const BlockGrid& grid) {
+    CHECK_THROWS_WITH(full_block_sums(q.view(), k.view(), grid, 1), Contains(sentence));
+  };
+  sums("heads: expected a multiple of the 2 heads of k, got 3", {8, 8, 4, false});
+  sums("q: expected shape [1, 3, 9, 4], got [1, 3, 8, 4]", {9, 8, 4, false});
+  sums("k: expected shape [1, 2, 9, 4], got [1, 2, 8, 4]", {8, 9, 4, false});
+  sums("block: expected 1 or more queries by 1 or more keys, got 0", {8, 8, 0, false});
   CHECK_THROWS_WITH(profile_thresholds({}), Contains("texts: expected one or more, got none"));
 }
