@@ -124,6 +124,11 @@ Axis whole_axis(Builder& b, int64_t extent) {
 
 Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size) {
   auto& ir = b.ir;
+  // A start that leaves 32 bits stays at their end, with no element inside: two of almost 2^31 and
+  // an index would come round to 0. Near ones cannot leave them twice.
+  constexpr int64_t kNear = 1 << 24;
+  const bool near = at.low >= -kNear && at.high <= kNear;
+  const bool saturates = !is_whole(axis) && !near;
   if (!is_whole(axis)) {
     axis.low = larger(b, axis.low, axis.start);
     // One that reaches to the end of its base adds no end of its own.
@@ -139,7 +144,8 @@ Axis slice_axis(Builder& b, Axis axis, Val index, Interval at, int64_t size) {
   } else {
     axis.extent = b.i32(size);
   }
-  axis.start = ir.CreateAdd(axis.start, index);
+  axis.start = saturates ? ir.CreateBinaryIntrinsic(llvm::Intrinsic::sadd_sat, axis.start, index)
+                         : ir.CreateAdd(axis.start, index);
   axis.size = size;
   axis.sure_begin = std::max<int64_t>(0, axis.sure_begin - at.low);
   axis.sure_end -= at.high;
