@@ -132,6 +132,19 @@ void write(const std::string& path, Array& array, size_t rank_dropped) {
   fmt::print("{}: {} {}\n", path, name(shaped.dtype()), str(shape));
 }
 
+// Milliseconds of a call on arguments in the device's memory.
+template <class Call, class Args>
+double run_timed(const AttendOptions& options, Device& where, const Call& call, const Args& args) {
+  Progress progress("running");
+  const auto start = std::chrono::steady_clock::now();
+  if (options.emulator.given())
+    run_emulated(*call.executable(), call.bind(args), options.emulator);
+  else
+    call(args);
+  where.synchronize();
+  return milliseconds_since(start);
+}
+
 // Blocks chosen as the attention goes along; the density, from what it chose.
 BlockCount attend_chosen(const AttendOptions& options, Device& where, const AttentionConfig& like,
                          const Files& files, double& milliseconds) {
@@ -168,16 +181,7 @@ BlockCount attend_chosen(const AttendOptions& options, Device& where, const Atte
   for (Memory* memory : {&there.q, &there.k, &there.v, &there.o}) copy(*memory);
   for (auto* memory : {&there.lse, &there.mask, &there.counts, &there.indices})
     if (*memory) copy(**memory);
-  const auto start = std::chrono::steady_clock::now();
-  {
-    Progress progress("running");
-    if (options.emulator.given())
-      run_emulated(*prefill->executable(), prefill->bind(there), options.emulator);
-    else
-      (*prefill)(there);
-    where.synchronize();
-  }
-  milliseconds = milliseconds_since(start);
+  milliseconds = run_timed(options, where, *prefill, there);
   const auto fetch = [&](const Memory& host, const Memory& from) {
     where.download(host.data, from.data, bytes_of(host.dtype, host.shape));
   };
@@ -209,16 +213,7 @@ BlockCount attend_masked(const AttendOptions& options, Device& where, const Atte
     kernel = block_sparse_attention(where, config);
   }
   DeviceAttention arrays(where, files.args);
-  auto start = std::chrono::steady_clock::now();
-  {
-    Progress progress("running");
-    if (options.emulator.given())
-      run_emulated(*kernel->executable(), kernel->bind(arrays.args()), options.emulator);
-    else
-      (*kernel)(arrays.args());
-    where.synchronize();
-  }
-  milliseconds = milliseconds_since(start);
+  milliseconds = run_timed(options, where, *kernel, arrays.args());
   arrays.download_results();
   return attention_work(config, files.args).blocks;
 }
