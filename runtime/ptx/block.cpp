@@ -93,7 +93,7 @@ void Block::arrive(Warp& warp, int id, uint32_t lanes, uint32_t expected, bool w
   barrier.arrived += whole ? kLanes : static_cast<uint32_t>(std::popcount(lanes));
   barrier.voters += static_cast<uint32_t>(std::popcount(lanes));
   barrier.votes += static_cast<uint32_t>(std::popcount(votes));
-  clocks.release(warp.index, barrier.known);
+  clocks.release(warp.lanes(lanes), barrier.known);
   if (clock) barrier.due = std::max(barrier.due, clock->arrival(warp.index));
   if (waits) {
     Split& split = warp.splits_[warp.current_];
@@ -125,7 +125,7 @@ void Block::complete_if_arrived(int id) {
       finish_reduction(*warp, split, barrier);
     }
     if (released == 0) continue;
-    clocks.acquire(warp->index, barrier.known);
+    clocks.acquire(warp->lanes(released), barrier.known);
     warp->wait_until(barrier.due, Interval::Kind::WaitBarrier);
   }
   barrier = Barrier{};
@@ -152,7 +152,7 @@ void Block::wake(SplitState what) {
 }
 
 void Block::arrive_cluster(Warp& warp, uint32_t lanes) {
-  clocks.release(warp.index, cluster_.known);
+  clocks.release(warp.lanes(lanes), cluster_.known);
   for_each_lane(lanes, [&](int lane) {
     if (warp.cluster_phases[lane] != cluster_.phases)
       warp.fault(FindingKind::Deadlock,
@@ -182,7 +182,7 @@ void Block::wait_cluster(Warp& warp, uint32_t lanes) {
   bool passed = true;
   for_each_lane(lanes, [&](int lane) { passed &= warp.cluster_phases[lane] <= cluster_.phases; });
   if (!passed) return warp.wait_for(SplitState::AtCluster);
-  clocks.acquire(warp.index, cluster_.complete);
+  clocks.acquire(warp.lanes(lanes), cluster_.complete);
   if (lanes == warp.live()) clocks.lanes_meet(warp.index);
 }
 

@@ -46,7 +46,7 @@ void BulkCopies::load(BulkCopy& copy) {
     complete_copies(warp, static_cast<int>(copy.thread % kLanes));
     if (barrier) {
       barrier->due = std::max(barrier->due, copy.due);
-      block_.mbarriers.arrive(warp, *barrier, 1, true);
+      block_.mbarriers.arrive(warp, *barrier, 1, 1u << copy.thread % kLanes);
     }
     return;
   }
@@ -106,9 +106,10 @@ void BulkCopies::wait(Warp& warp, uint32_t thread, uint32_t open, bool reads_onl
     warp.wait_until(copy.due, Interval::Kind::WaitCopies);
   }
   Clocks& clocks = block_.clocks;
-  clocks.learn(warp.index, clocks.agent(Clocks::Kind::BulkReads, thread), until);
+  const Clocks::Lanes lane = warp.lanes(1u << thread % kLanes);
+  clocks.learn(lane, clocks.agent(Clocks::Kind::BulkReads, thread), until);
   if (reads_only) return;
-  clocks.learn(warp.index, clocks.agent(Clocks::Kind::BulkWrites, thread), until);
+  clocks.learn(lane, clocks.agent(Clocks::Kind::BulkWrites, thread), until);
   std::erase_if(copies_, [&](const BulkCopy& copy) {
     return copy.way == BulkCopy::Way::Store && copy.thread == thread && copy.group < until;
   });
@@ -139,11 +140,12 @@ void BulkCopies::thread_exits(Warp& warp, uint32_t lanes) {
         (lanes >> copy.thread % kLanes & 1) == 0)
       continue;
     const auto agent = block_.clocks.agent(Clocks::Kind::BulkReads, copy.thread);
-    if (!block_.clocks.ordered(agent, copy.group + 1, warp.index)) {
+    const auto lane = static_cast<int>(copy.thread % kLanes);
+    if (!block_.clocks.ordered(agent, lane, copy.group + 1, {warp.index, lane})) {
       Finding finding{FindingKind::AsyncNotAwaited,
                       fmt::format("{} leaves, and its bulk copy out of shared memory need not have "
                                   "read that yet",
-                                  warp.thread_name(static_cast<int>(copy.thread % kLanes))),
+                                  warp.thread_name(lane)),
                       "cp.async.bulk.commit_group and cp.async.bulk.wait_group(.read) before"};
       warp.report_at(copy.position, std::move(finding));
     }

@@ -133,14 +133,15 @@ void decode_barrier(Decoder& d) {
 // a: which. A fence of proxies orders nothing else.
 constexpr uint8_t kMemory = 1, kAsyncProxy = 2, kMbarriers = 4;
 
-void fence(Warp& warp, const Instruction& in, uint32_t) {
+void fence(Warp& warp, const Instruction& in, uint32_t mask) {
   Block& block = warp.block();
   if (in.a & kMemory) {
     block.clocks.fence(warp.index);
     if (block.between) block.between->fence();
   }
-  if (in.a & kAsyncProxy) block.clocks.fence_proxy(warp.index);
-  if (in.a & (kAsyncProxy | kMbarriers)) block.mbarriers.publish(warp.index);
+  if (in.a & kAsyncProxy) block.clocks.fence_proxy(warp.lanes(mask));
+  if (in.a & (kAsyncProxy | kMbarriers))
+    block.mbarriers.publish(warp.index, std::countr_zero(mask));
 }
 
 void decode_fence(Decoder& d) {

@@ -116,7 +116,7 @@ void Flight::wait(Warp& warp, uint32_t open) {
   pending_.erase(pending_.begin(), end);
   retired_ = until;
   Clocks& clocks = warp.block().clocks;
-  clocks.learn(warp.index, clocks.agent(Clocks::Kind::Wgmma, warp.index), until);
+  clocks.learn(warp.lanes(warp.live()), clocks.agent(Clocks::Kind::Wgmma, warp.index), until);
 }
 
 }  // namespace kiln::ptx

@@ -61,7 +61,7 @@ void arrive(Warp& warp, const Instruction& in, uint32_t mask) {
       barrier.count -= count;
     }
     if (in.b & kExpects) all.expect(warp, barrier, get<uint32_t>(warp.at(in.operand[3]), lane));
-    all.arrive(warp, barrier, count, (in.b & kRelaxed) == 0);
+    all.arrive(warp, barrier, count, in.b & kRelaxed ? 0 : mask);
   });
 }
 
@@ -75,46 +75,64 @@ void expect(Warp& warp, const Instruction& in, uint32_t mask) {
 }
 
 struct Awaited {
-  uint32_t parity;
+  Mbarrier* barrier;
+  uint32_t parity, phases;  // that are then complete
   bool complete;
 };
 
 // What a lane waits for, by a parity or a state.
-Awaited awaited(Warp& warp, const Instruction& in, int lane, const Mbarrier& barrier) {
+Awaited awaited(Warp& warp, const Instruction& in, int lane, Mbarrier& barrier) {
   const std::byte* which = warp.at(in.operand[2]);
   if ((in.b & kParity) == 0) {
     const auto phase = static_cast<uint32_t>(get<uint64_t>(which, lane) >> 32);
-    return {phase & 1, barrier.phases > phase};
+    return {&barrier, phase & 1, phase + 1, barrier.phases > phase};
   }
   const auto parity = get<uint32_t>(which, lane);
   if (parity > 1)
     warp.fault(FindingKind::Mbarrier,
                fmt::format("{} waits for parity {}", warp.thread_name(lane), parity), "0 or 1");
-  return {parity, barrier.passed(parity)};
+  return {&barrier, parity, barrier.phases, barrier.passed(parity)};
+}
+
+// The answer may be that of a moment before the phase was complete, as long as nothing but this
+// wait tells the lane that it is. So who does not try again goes on without.
+bool answers_late(Warp& warp, int lane, const Awaited& phase) {
+  Block& block = warp.block();
+  const AsyncMode mode = block.grid.options.async;
+  if (block.clock || mode == AsyncMode::AtIssue || (mode == AsyncMode::Random && !block.chance()))
+    return false;
+  return !block.mbarriers.is_known(warp, lane, *phase.barrier, phase.phases) && warp.tries_first();
 }
 
 // Operands: p, address, state or parity.
 void wait(Warp& warp, const Instruction& in, uint32_t mask) {
   Block& block = warp.block();
-  uint32_t done = 0, missed_parity = 0;
-  uint64_t missed = 0;
+  Awaited phases[kLanes];
+  uint32_t done = 0;
   for_each_barrier(warp, in, in.operand[1], mask, [&](int lane, uint64_t address) {
-    Mbarrier& barrier = block.mbarriers.find(warp, lane, address);
-    const Awaited phase = awaited(warp, in, lane, barrier);
-    if (phase.complete) {
-      done |= 1u << lane;
-      block.mbarriers.see(warp, barrier, (in.a & kRelaxed) == 0);
-      return;
-    }
-    missed = address;
-    missed_parity = phase.parity;
-    if ((in.b & kBlocks) == 0 && ++barrier.polls % kPatience == 0)
-      block.bulk.perform_awaited(address);
+    phases[lane] = awaited(warp, in, lane, block.mbarriers.find(warp, lane, address));
+    if (phases[lane].complete) done |= 1u << lane;
   });
-  if (done == mask)
+  if (done != 0 && answers_late(warp, std::countr_zero(done), phases[std::countr_zero(done)]))
+    return warp.set_predicate(in.operand[0], mask, 0);
+  for (uint32_t rest = done; rest != 0;) {
+    Mbarrier& barrier = *phases[std::countr_zero(rest)].barrier;
+    const uint32_t same =
+        lanes_where(rest, [&](int lane) { return phases[lane].barrier == &barrier; });
+    block.mbarriers.see(warp, barrier, same, (in.a & kRelaxed) == 0);
+    rest &= ~same;
+  }
+  for_each_lane(mask & ~done, [&](int lane) {
+    Mbarrier& barrier = *phases[lane].barrier;
+    if ((in.b & kBlocks) == 0 && ++barrier.polls % kPatience == 0)
+      block.bulk.perform_awaited(barrier.address);
+  });
+  if (done == mask) {
     warp.forget_tries();
-  else if (in.b & kBlocks)
-    warp.wait_for(missed, missed_parity);
+  } else if (in.b & kBlocks) {
+    const Awaited& missed = phases[std::countr_zero(mask & ~done)];
+    warp.wait_for(missed.barrier->address, missed.parity);
+  }
   if (!warp.must_wait()) warp.set_predicate(in.operand[0], mask, done);
 }
 

@@ -18,6 +18,7 @@ struct BulkCopy;
 // PTX ISA, "mbarrier": a phase is complete when nothing is pending and its bytes are in; the next
 // then begins by itself.
 struct Mbarrier {
+  static constexpr uint32_t kNone = ~0u;
   uint64_t address = 0;
   uint32_t count = 0;            // arrivals that a phase takes
   uint32_t pending = 0;          // of this phase
@@ -28,6 +29,7 @@ struct Mbarrier {
   int maker_lane = 0;
   bool published = false;           // the async proxy sees that it is initialised
   int32_t position = -1;            // of what last changed it
+  uint32_t completer = kNone;       // the warp whose arrival ended the last phase, if one's did
   uint32_t polls = 0;               // waits that failed, in a row
   uint64_t due = 0, completed = 0;  // by the clock: this phase's arrivals; the last one's end
   Clocks::Known arrived, complete;  // by those of this phase; by those of all before
@@ -55,17 +57,20 @@ class Mbarriers {
   Mbarrier& find(Warp& warp, int lane, uint64_t address, bool async = false);
   Mbarrier* at(uint64_t address);
 
-  void arrive(Warp& warp, Mbarrier& barrier, uint32_t count, bool releases);
+  // As often as `count` says, by one of `lanes`; these release what they did, if any are named.
+  void arrive(Warp& warp, Mbarrier& barrier, uint32_t count, uint32_t lanes);
   void expect(Warp& warp, Mbarrier& barrier, int64_t bytes);  // negative: they are in
   // By a copy; `warp` is whose it was.
   void complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy);
-  void see(Warp& warp, Mbarrier& barrier, bool acquires);  // a wait passed
-  void publish(uint32_t warp);                             // its proxy fence
-  void finish(Warp& warp);                                 // all threads have left
+  void see(Warp& warp, Mbarrier& barrier, uint32_t lanes, bool acquires);  // their wait passed
+  // Whether a lane knows, without asking, that so many phases are complete.
+  bool is_known(const Warp& warp, int lane, const Mbarrier& barrier, uint32_t phases) const;
+  void publish(uint32_t warp, int lane);                    // its proxy fence
+  void finish(Warp& warp);                                  // all threads have left
   std::string describe(uint64_t address) const;
 
  private:
-  void complete_if_done(Mbarrier& barrier);
+  void complete_if_done(Mbarrier& barrier, uint32_t by);  // the warp whose arrival it is
   Block& block_;
   uint32_t made_ = 0;
   std::unordered_map<uint64_t, Mbarrier> all_;

@@ -49,7 +49,8 @@ Mbarrier& Mbarriers::find(Warp& warp, int lane, uint64_t address, bool async) {
                "initialise it first (mbarrier.init), and let a barrier follow");
   const bool mine = found->maker == warp.index && found->maker_lane == lane;
   if (!mine && block_.grid.options.check_races &&
-      !block_.clocks.ordered(static_cast<AgentId>(found->maker), found->made, warp.index))
+      !block_.clocks.ordered(static_cast<AgentId>(found->maker), found->maker_lane, found->made,
+                             {warp.index, lane}))
     warp.report(FindingKind::Race,
                 fmt::format("{} uses the mbarrier at {}, which warp {} initialises, and no barrier "
                             "orders the two",
@@ -66,7 +67,7 @@ Mbarrier& Mbarriers::find(Warp& warp, int lane, uint64_t address, bool async) {
   return *found;
 }
 
-void Mbarriers::arrive(Warp& warp, Mbarrier& barrier, uint32_t count, bool releases) {
+void Mbarriers::arrive(Warp& warp, Mbarrier& barrier, uint32_t count, uint32_t lanes) {
   if (count > barrier.pending)
     warp.fault(FindingKind::Mbarrier,
                fmt::format("{} arrivals at the mbarrier at {}, of whose phase {} only {} of {} are "
@@ -76,10 +77,10 @@ void Mbarriers::arrive(Warp& warp, Mbarrier& barrier, uint32_t count, bool relea
                "initialise it for as many arrivals as come in a phase, and wait before the next");
   barrier.pending -= count;
   barrier.position = warp.position();
-  if (releases) block_.clocks.release(warp.index, barrier.arrived);
+  if (lanes != 0) block_.clocks.release(warp.lanes(lanes), barrier.arrived);
   if (block_.clock) barrier.due = std::max(barrier.due, block_.clock->arrival(warp.index));
   block_.note_event();
-  complete_if_done(barrier);
+  complete_if_done(barrier, warp.index);
 }
 
 void Mbarriers::expect(Warp& warp, Mbarrier& barrier, int64_t bytes) {
@@ -92,7 +93,7 @@ void Mbarriers::expect(Warp& warp, Mbarrier& barrier, int64_t bytes) {
                     describe_address(block_.grid, Space::Shared, barrier.address), barrier.bytes),
         "an mbarrier counts up to 2^20 - 1 bytes");
   block_.note_event();
-  complete_if_done(barrier);
+  complete_if_done(barrier, warp.index);
 }
 
 void Mbarriers::complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy) {
@@ -109,12 +110,13 @@ void Mbarriers::complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy) {
   barrier.bytes -= copy.bytes;
   barrier.due = std::max(barrier.due, copy.due);
   block_.note_event();
-  complete_if_done(barrier);
+  complete_if_done(barrier, Mbarrier::kNone);
 }
 
-void Mbarriers::complete_if_done(Mbarrier& barrier) {
+void Mbarriers::complete_if_done(Mbarrier& barrier, uint32_t by) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   ++barrier.phases;
+  barrier.completer = by;
   barrier.pending = barrier.count;
   barrier.polls = 0;
   barrier.completed = std::exchange(barrier.due, 0);
@@ -124,8 +126,14 @@ void Mbarriers::complete_if_done(Mbarrier& barrier) {
   block_.wake(barrier.address);
 }
 
-void Mbarriers::see(Warp& warp, Mbarrier& barrier, bool acquires) {
-  if (acquires) block_.clocks.acquire(warp.index, barrier.complete);
+bool Mbarriers::is_known(const Warp& warp, int lane, const Mbarrier& barrier,
+                         uint32_t phases) const {
+  return phases == 0 || barrier.completer == warp.index ||
+         block_.clocks.ordered(barrier.agent, 0, phases, {warp.index, lane});
+}
+
+void Mbarriers::see(Warp& warp, Mbarrier& barrier, uint32_t lanes, bool acquires) {
+  if (acquires) block_.clocks.acquire(warp.lanes(lanes), barrier.complete);
   warp.wait_until(barrier.completed, Interval::Kind::WaitMbarrier, barrier.address);
   barrier.polls = 0;
   int64_t& seen = barrier.seen[warp.index];
@@ -140,11 +148,12 @@ void Mbarriers::see(Warp& warp, Mbarrier& barrier, bool acquires) {
   seen = barrier.phases;
 }
 
-void Mbarriers::publish(uint32_t warp) {
+void Mbarriers::publish(uint32_t warp, int lane) {
   for (auto& [address, barrier] : all_)
     barrier.published |=
         barrier.maker == warp ||
-        block_.clocks.ordered(static_cast<AgentId>(barrier.maker), barrier.made, warp);
+        block_.clocks.ordered(static_cast<AgentId>(barrier.maker), barrier.maker_lane, barrier.made,
+                              {warp, lane});
 }
 
 void Mbarriers::finish(Warp& warp) {

@@ -15,7 +15,9 @@ namespace kiln::ptx {
 // them. Each has a clock.
 using AgentId = uint16_t;
 
-// Vector clocks of the agents of a block, and for each warp the moment its lanes last met.
+// Vector clocks of the agents of a block. A warp has one clock, and for each warp there is the moment
+// its lanes last met. What some of its lanes alone release or wait for is theirs until all meet:
+// each such lane is an agent besides, and what it knows more than its warp is kept for it.
 class Clocks {
  public:
   using Vector = std::vector<uint32_t>;  // by agent; what is missing is 0
@@ -27,12 +29,23 @@ class Clocks {
     void clear();
   };
 
-  // What goes on beside the warps, as agents: the wgmma of a warp; what a thread's bulk copies out
-  // of shared memory read there, and what they write; the copies that a mbarrier counts.
-  enum class Kind : uint8_t { Warp, Wgmma, BulkReads, BulkWrites, Mbarrier };
+  // A lane of a warp; and what goes on beside the warps, as agents: the wgmma of a warp; what a
+  // thread's bulk copies out of shared memory read there, and what they write; the copies that a
+  // mbarrier counts.
+  enum class Kind : uint8_t { Warp, Lane, Wgmma, BulkReads, BulkWrites, Mbarrier };
   struct Key {
     Kind kind;
     uint32_t id;  // a warp, a thread, an address of shared memory
+  };
+  // Lanes of a warp that do something together.
+  struct Lanes {
+    uint32_t warp, mask;
+    bool all;  // that live
+  };
+  // One of them.
+  struct Lane {
+    uint32_t warp;
+    int lane;
   };
 
   void reset(uint32_t warps);
@@ -41,22 +54,25 @@ class Clocks {
   bool is_warp(AgentId agent) const { return agent < warps_; }
 
   uint32_t now(uint32_t warp) const { return known_[warp].clocks[warp]; }
-  // What the agent did at `clock` comes before what the warp `later` does now.
-  bool ordered(AgentId agent, uint32_t clock, uint32_t later) const {
+  // What the agent did at `clock` — of a warp, its lane `lane` — comes before what `later` does now.
+  bool ordered(AgentId agent, int lane, uint32_t clock, Lane later) const {
+    return ordered_for_all(agent, clock, later.warp) ||
+           (any_lane_ && ordered_by_lanes(agent, lane, clock, later));
+  }
+  // … for all lanes of both.
+  bool ordered_for_all(AgentId agent, uint32_t clock, uint32_t later) const {
     return agent == later ? clock < met_[later] : clock <= known_[later].clocks[agent];
   }
   // … and the async proxy sees it.
-  bool proxied(uint32_t warp, uint32_t clock, uint32_t later) const {
-    return clock <= known_[later].proxied[warp];
-  }
-  void lanes_meet(uint32_t warp) { met_[warp] = ++known_[warp].clocks[warp]; }
+  bool proxied(uint32_t warp, uint32_t clock, Lane later) const;
+  void lanes_meet(uint32_t warp);
 
-  void release(uint32_t warp, Known& to);  // `to` learns what the warp knows
-  void acquire(uint32_t warp, const Known& from);
-  void learn(uint32_t warp, AgentId agent, uint32_t clock);  // the warp: that the agent is so far
+  void release(Lanes who, Known& to);  // `to` learns what they know
+  void acquire(Lanes who, const Known& from);
+  void learn(Lanes who, AgentId agent, uint32_t clock);  // that the agent is so far
   static void learn(Known& to, AgentId agent, uint32_t clock);
   static void join(Known& to, const Known& from);
-  void fence_proxy(uint32_t warp);
+  void fence_proxy(Lanes who);
 
   // Strong accesses carry order between warps through fences, or if they say so.
   void fence(uint32_t warp);
@@ -64,9 +80,16 @@ class Clocks {
   void strong_read(uint32_t warp, uint64_t address, bool acquires);
 
  private:
+  // Lanes that know more than their warp, and what.
+  using Apart = std::unordered_map<int, Known>;
+  static uint64_t key_of(Kind kind, uint32_t id) { return static_cast<uint64_t>(kind) << 32 | id; }
+  bool ordered_by_lanes(AgentId agent, int lane, uint32_t clock, Lane later) const;
+
   uint32_t warps_ = 0;
   std::vector<Known> known_, fenced_, seen_;  // by warp; those of known_ have all agents
+  std::vector<Apart> apart_;
   Vector met_;
+  bool any_lane_ = false;  // is an agent, or knows more
   std::vector<Key> keys_;
   std::unordered_map<uint64_t, AgentId> agents_;
   std::unordered_map<uint64_t, Known> locations_;
@@ -76,6 +99,7 @@ class Clocks {
 struct Cell {
   struct Read {
     uint32_t lanes = 0, clock = 0;
+    uint32_t older_lanes = 0, older_clock = 0;  // that have not read again since
     int32_t instruction = -1;
     AgentId agent = 0;
   };

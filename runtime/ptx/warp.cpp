@@ -282,7 +282,7 @@ bool Warp::converge(const Instruction& in) {
 
 void Warp::wait_for(uint64_t mbarrier, uint32_t parity) {
   Split& split = splits_[current_];
-  if (split.timed_out || std::exchange(split.tried, split.at) != split.at) return;
+  if (split.timed_out || tries_first()) return;
   split.state = SplitState::AtMbarrier;
   split.mbarrier = mbarrier;
   split.parity = parity;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/ptx/bulk.h"
@@ -121,6 +122,7 @@ class Warp {
   bool run();
   bool done() const { return splits_.empty(); }
   uint32_t live() const;
+  Clocks::Lanes lanes(uint32_t mask) const { return {index, mask, mask == live()}; }
 
   // Findings, about the instruction that runs.
   [[noreturn]] void fault(FindingKind kind, std::string message, std::string advice);
@@ -140,6 +142,8 @@ class Warp {
   // who does not try again goes on without.
   void wait_for(uint64_t mbarrier, uint32_t parity);
   void wait_for(SplitState what);
+  // Whether the split has not failed at this instruction yet; now it has.
+  bool tries_first() { return std::exchange(splits_[current_].tried, position_) != position_; }
   void forget_tries() { splits_[current_].tried = -1; }
   bool must_wait() const { return splits_[current_].state != SplitState::Ready; }
 

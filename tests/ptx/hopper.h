@@ -36,9 +36,11 @@ struct HopperProblem {
   std::vector<double> attend(int head, int row) const;
 };
 
-// What was found, but for one thing: the last block to end sets the counters back by ordinary
-// stores, behind a relaxed atomic and no fence. A race by the letter of PTX, and none on a GPU,
-// where no block looks at them any more.
+// What was found, but for two things, races by the letter of PTX that no GPU shows. The last block
+// to end sets the counters back by ordinary stores, behind a relaxed atomic and no fence; no block
+// looks at them any more. And 32 lanes read the message of a slot, whose first then gives the slot
+// back for all, without a bar.warp.sync between: before it does, all lanes have met in a wgmma,
+// which orders no memory. (compute-sanitizer's racecheck tells the latter, too.)
 std::string hopper_findings(const Report& report);
 
 }  // namespace kiln::ptx
