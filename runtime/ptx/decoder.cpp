@@ -79,7 +79,7 @@ constexpr SpecialName kSpecials[] = {
     {"%nclusterid.z", Special::NctaidZ},
 };
 
-// Time stands still: it would differ from run to run.
+// Clocks of 64 bits: mov reads them (move.cpp); to any other instruction they are 0.
 bool tells_time(std::string_view name) {
   return name == "%clock64" || name == "%globaltimer";
 }

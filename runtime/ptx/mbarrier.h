@@ -34,6 +34,8 @@ struct Mbarrier {
   uint64_t due = 0, completed = 0;  // by the clock: this phase's arrivals; the last one's end
   Clocks::Known arrived, complete;  // by those of this phase; by those of all before
   std::vector<int64_t> seen;        // by warp: phases that it last saw completed, or −1
+  std::vector<int32_t> arrivals;    // of this phase, by position of the instruction
+  std::vector<int32_t> unseen;      // of those before, as far as no wait has seen them complete
 
   bool passed(uint32_t parity) const { return (phases & 1) != parity; }
 };

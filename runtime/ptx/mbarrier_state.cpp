@@ -77,6 +77,7 @@ void Mbarriers::arrive(Warp& warp, Mbarrier& barrier, uint32_t count, uint32_t l
                "initialise it for as many arrivals as come in a phase, and wait before the next");
   barrier.pending -= count;
   barrier.position = warp.position();
+  barrier.arrivals.push_back(warp.position());
   if (lanes != 0) block_.clocks.release(warp.lanes(lanes), barrier.arrived);
   if (block_.clock) barrier.due = std::max(barrier.due, block_.clock->arrival(warp.index));
   block_.note_event();
@@ -118,6 +119,8 @@ void Mbarriers::complete_if_done(Mbarrier& barrier, uint32_t by) {
   ++barrier.phases;
   barrier.completer = by;
   barrier.pending = barrier.count;
+  barrier.unseen.insert(barrier.unseen.end(), barrier.arrivals.begin(), barrier.arrivals.end());
+  barrier.arrivals.clear();
   barrier.polls = 0;
   barrier.completed = std::exchange(barrier.due, 0);
   Clocks::learn(barrier.arrived, barrier.agent, barrier.phases);
@@ -136,6 +139,8 @@ void Mbarriers::see(Warp& warp, Mbarrier& barrier, uint32_t lanes, bool acquires
   if (acquires) block_.clocks.acquire(warp.lanes(lanes), barrier.complete);
   warp.wait_until(barrier.completed, Interval::Kind::WaitMbarrier, barrier.address);
   barrier.polls = 0;
+  for (int32_t position : std::exchange(barrier.unseen, {}))
+    ++block_.profile[static_cast<size_t>(position)].completed;
   int64_t& seen = barrier.seen[warp.index];
   if (seen >= 0 && barrier.phases > seen + 1)
     warp.report(

@@ -81,10 +81,12 @@ void decode_vector(Decoder& d, Type type, bool packs) {
   d.now.run = packs ? pack : unpack;
 }
 
-// %clock counts the warp's instructions: it grows, and is the same in every run.
+// %clock counts the warp's instructions: it grows, and is the same in every run. As a GPU's, it has
+// not begun with the block. a: bits that it is shifted down by.
 template <class T>
 void clock(Warp& warp, const Instruction& in, uint32_t mask) {
-  auto now = static_cast<T>(warp.turns);
+  constexpr uint64_t kBegin = uint64_t{1} << 40;
+  auto now = static_cast<T>((kBegin + warp.turns) >> in.a);
   fill<T>(warp.at(in.operand[0]), mask, [=](int) { return now; });
 }
 
@@ -102,6 +104,7 @@ void decode_mov(Decoder& d) {
   if (from.kind == Kind::Vector) return decode_vector(d, type, true);
   d.define(0, type);
   if (from.kind == Kind::Special && is_clock(from.name)) {
+    d.now.a = from.name.ends_with("_hi") ? 32 : 0;
     d.now.run = bytes_of(type) == 8 ? clock<uint64_t> : clock<uint32_t>;
     return;
   }

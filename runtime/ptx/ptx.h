@@ -178,7 +178,8 @@ struct LineProfile {
   int line;
   uint64_t warps, lanes, wavefronts, conflicts, sectors;
   uint64_t held_back;  // lanes that came with a warp, and that its predicate held back
-  uint64_t completed;  // copies that a wait completed
+  uint64_t completed;  // copies and products that a wait completed; of arrivals, those whose phase
+                       // a wait saw complete
 };
 
 struct Report {

@@ -5,7 +5,7 @@
 #include "runtime/emulator_device.h"
 #include "runtime/gpu_code.h"
 #include "tests/codegen/harness.h"
-#include "tests/support/hopper_mutants.h"
+#include "tests/support/hopper_judge.h"
 #include "tests/support/late_file.h"
 
 using namespace kiln;
@@ -47,5 +47,5 @@ TEST_CASE("each mistake in the protocol of a late file shows", "[late][emulated]
       return run;
     });
   }
-  check_hopper_mutants("gemm.tile", {code.ptx, problems}, 50);
+  check_hopper_mutants("gemm.tile", {code.ptx, problems, {}}, 50);
 }

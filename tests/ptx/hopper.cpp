@@ -1,9 +1,12 @@
 #include "tests/ptx/hopper.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <random>
+#include <regex>
 #include <sstream>
 
 #include "runtime/ptx/numeric.h"
@@ -21,10 +24,10 @@ struct alignas(128) Arguments {
   const int* lists;
   const int* counts;
   const uint8_t* mask;
-  const int* order;
-  int* counter;  // the next tile, and how many blocks have ended
+  const int* order;  // of tiles: head in the upper half, query block in the lower; may be null
+  int* counter;
   void* out;
-  int query_blocks, key_blocks, tiles, rows;
+  int query_blocks, list_stride, tiles, rows;
   float scale_log2;
   int causal;
   uint64_t* clocks;
@@ -48,6 +51,10 @@ int HopperProblem::blocks() const {
   return rows / kBlock;
 }
 
+int HopperProblem::stride() const {
+  return std::max(blocks(), longest);
+}
+
 void HopperProblem::draw(uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -58,17 +65,23 @@ void HopperProblem::draw(uint64_t seed) {
   }
   o.assign(size, 0xffff);
   const auto tiles = static_cast<size_t>(heads * blocks());
-  lists.assign(tiles * static_cast<size_t>(blocks()), 0);
+  const auto stride = static_cast<size_t>(this->stride());
+  lists.assign(tiles * stride, 0);
   counts.assign(tiles, 0);
+  order.clear();
   for (size_t tile = 0; tile < tiles; ++tile) {
     const int row = static_cast<int>(tile) % blocks();
     for (int j = 0; j < blocks(); ++j) {
       bool listed = j == row || std::uniform_real_distribution<>()(random) < density;
       if (causal && j > row) listed = false;
-      if (listed)
-        lists[tile * static_cast<size_t>(blocks()) + static_cast<size_t>(counts[tile]++)] = j;
+      if (listed) lists[tile * stride + static_cast<size_t>(counts[tile]++)] = j;
     }
+    for (int& n = counts[tile]; n < longest; ++n)
+      lists[tile * stride + static_cast<size_t>(n)] =
+          lists[tile * stride + random() % static_cast<uint64_t>(n)];
+    order.push_back(static_cast<int>(tile) / blocks() << 16 | row);
   }
+  std::shuffle(order.begin(), order.end(), random);
   expected.clear();
   for (int head = 0; head < heads; ++head)
     for (int row = 0; row < rows; ++row) {
@@ -96,8 +109,8 @@ TensorMapBytes HopperProblem::map(const std::vector<uint16_t>& of, uint32_t box_
 }
 
 Report HopperProblem::run(const Program& program, uint32_t grid, const Options& options) {
-  int counter[2] = {0, 0};
-  uint64_t clocks[2] = {};
+  std::fill(std::begin(counter), std::end(counter), 0);
+  std::fill(std::begin(clocks), std::end(clocks), 0);
   Arguments arguments{};
   arguments.q = map(q, 128, 2);
   arguments.k = map(k, 128, 2);
@@ -105,9 +118,11 @@ Report HopperProblem::run(const Program& program, uint32_t grid, const Options& 
   arguments.o = map(o, 16, 1);
   arguments.lists = lists.data();
   arguments.counts = counts.data();
+  arguments.order = ordered ? order.data() : nullptr;
   arguments.counter = counter;
   arguments.out = o.data();
-  arguments.query_blocks = arguments.key_blocks = blocks();
+  arguments.query_blocks = blocks();
+  arguments.list_stride = stride();
   arguments.tiles = heads * blocks();
   arguments.rows = rows;
   arguments.scale_log2 = static_cast<float>(std::log2(std::exp(1.0)) / std::sqrt(double{kD}));
@@ -120,6 +135,7 @@ Report HopperProblem::run(const Program& program, uint32_t grid, const Options& 
   memory.add(o.data(), 2 * o.size(), "o");
   memory.add(lists.data(), 4 * lists.size(), "lists", false);
   memory.add(counts.data(), 4 * counts.size(), "counts", false);
+  memory.add(order.data(), 4 * order.size(), "order", false);
   memory.add(counter, sizeof counter, "counter");
   memory.add(clocks, sizeof clocks, "clocks");
   o.assign(o.size(), 0xffff);
@@ -137,6 +153,15 @@ double HopperProblem::error() const {
   return worst / largest;
 }
 
+std::string HopperProblem::damage(double most) const {
+  if (!(error() < most)) return fmt::format("an error of {}", error());
+  if (counter[0] != 0 || counter[1] != 0)
+    return fmt::format("the counters are {} and {}, expected 0", counter[0], counter[1]);
+  for (uint64_t time : clocks)
+    if (time == 0 || time >> 32 != 0) return fmt::format("a time of {}", time);
+  return "";
+}
+
 std::vector<double> HopperProblem::attend(int head, int row) const {
   const auto tile = static_cast<size_t>(head * blocks() + row / kBlock);
   const auto query = static_cast<size_t>((head * rows + row) * kD);
@@ -145,7 +170,7 @@ std::vector<double> HopperProblem::attend(int head, int row) const {
   for (int i = 0; i < counts[tile]; ++i)
     for (int j = 0; j < kBlock; ++j) {
       const int key =
-          lists[tile * static_cast<size_t>(blocks()) + static_cast<size_t>(i)] * kBlock + j;
+          lists[tile * static_cast<size_t>(stride()) + static_cast<size_t>(i)] * kBlock + j;
       if (causal && key > row) continue;
       const auto at = static_cast<size_t>((head * rows + key) * kD);
       double score = 0;
@@ -162,11 +187,12 @@ std::string hopper_findings(const Report& report) {
   const auto is_known = [](const Finding& finding) {
     if (finding.kind != FindingKind::Race) return false;
     if (finding.message.find("'counter'") != std::string::npos) return true;
-    int at = 0;
-    const size_t place = finding.message.find("'smraw' + ");
-    if (place != std::string::npos) at = std::atoi(finding.message.c_str() + place + 10);
-    return at >= kMessages && at < kMessages + 5 * 16 &&
-           finding.message.find("(ld.shared.v4.u32)") != std::string::npos;
+    static const std::regex message(
+        R"(.*'smraw' \+ (\d+)\); thread (\d+) reads it .*\(ld\.shared\.v4\.u32\).*)");
+    std::smatch found;
+    if (!std::regex_match(finding.message, found, message)) return false;
+    const int at = std::stoi(found[1]);
+    return at >= kMessages && at < kMessages + 5 * 16 && std::stoi(found[2]) % 32 != 0;
   };
   std::string all;
   for (const Finding& finding : report.findings)

@@ -19,19 +19,27 @@ struct HopperProblem {
   int heads, rows;
   bool causal;
   double density;
-  float amplitude = 1;  // of the queries
+  float amplitude = 1;   // of the queries
+  bool ordered = false;  // tiles in an order of the caller's, a random one
+  int longest = 0;       // each list names blocks again until it is as long
 
   std::vector<uint16_t> q = {}, k = {}, v = {}, o = {};
-  std::vector<int> lists = {}, counts = {};
+  std::vector<int> lists = {}, counts = {}, order = {};
   std::vector<double> expected = {};
+  int counter[2] = {};      // the next tile, and how many blocks have ended
+  uint64_t clocks[2] = {};  // that a block took, and nanoseconds
 
   void draw(uint64_t seed);
   Report run(const Program& program, uint32_t grid, const Options& options);
   // The largest error over all rows, of the largest value; 1e9 or so if one is not finite.
   double error() const;
+  // What is wrong about a run's output, beyond that error: the counters must be back where they
+  // were, the times told be some. Empty if nothing is.
+  std::string damage(double most) const;
 
  private:
   int blocks() const;
+  int stride() const;  // of lists
   TensorMapBytes map(const std::vector<uint16_t>& of, uint32_t box_rows, uint32_t panels) const;
   std::vector<double> attend(int head, int row) const;
 };
