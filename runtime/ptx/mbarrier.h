@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,7 +19,6 @@ struct BulkCopy;
 // PTX ISA, "mbarrier": a phase is complete when nothing is pending and its bytes are in; the next
 // then begins by itself.
 struct Mbarrier {
-  static constexpr uint32_t kNone = ~0u;
   uint64_t address = 0;
   uint32_t count = 0;            // arrivals that a phase takes
   uint32_t pending = 0;          // of this phase
@@ -27,9 +27,14 @@ struct Mbarrier {
   AgentId agent = 0;             // of the copies that it counts, whose clock is phases + 1
   uint32_t maker = 0, made = 0;  // warp that initialised it, and when
   int maker_lane = 0;
-  bool published = false;           // the async proxy sees that it is initialised
-  int32_t position = -1;            // of what last changed it
-  uint32_t completer = kNone;       // the warp whose arrival ended the last phase, if one's did
+  bool published = false;  // the async proxy sees that it is initialised
+  int32_t position = -1;   // of what last changed it
+  struct Arrival {
+    AgentId warp = 0;
+    int lane = 0;
+    uint32_t clock = 0;
+  };
+  std::optional<Arrival> ended;     // the last phase, if an arrival did
   uint32_t polls = 0;               // waits that failed, in a row
   uint64_t due = 0, completed = 0;  // by the clock: this phase's arrivals; the last one's end
   Clocks::Known arrived, complete;  // by those of this phase; by those of all before
@@ -67,12 +72,12 @@ class Mbarriers {
   void see(Warp& warp, Mbarrier& barrier, uint32_t lanes, bool acquires);  // their wait passed
   // Whether a lane knows, without asking, that so many phases are complete.
   bool is_known(const Warp& warp, int lane, const Mbarrier& barrier, uint32_t phases) const;
-  void publish(uint32_t warp, int lane);                    // its proxy fence
-  void finish(Warp& warp);                                  // all threads have left
+  void publish(uint32_t warp, int lane);  // its proxy fence
+  void finish(Warp& warp);                // all threads have left
   std::string describe(uint64_t address) const;
 
  private:
-  void complete_if_done(Mbarrier& barrier, uint32_t by);  // the warp whose arrival it is
+  void complete_if_done(Mbarrier& barrier, std::optional<Mbarrier::Arrival> by);
   Block& block_;
   uint32_t made_ = 0;
   std::unordered_map<uint64_t, Mbarrier> all_;

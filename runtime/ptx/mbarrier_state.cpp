@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "runtime/ptx/access.h"
@@ -78,10 +79,13 @@ void Mbarriers::arrive(Warp& warp, Mbarrier& barrier, uint32_t count, uint32_t l
   barrier.pending -= count;
   barrier.position = warp.position();
   barrier.arrivals.push_back(warp.position());
+  const Mbarrier::Arrival arrival = {static_cast<AgentId>(warp.index),
+                                     lanes != 0 ? std::countr_zero(lanes) : 0,
+                                     block_.clocks.now(warp.index)};
   if (lanes != 0) block_.clocks.release(warp.lanes(lanes), barrier.arrived);
   if (block_.clock) barrier.due = std::max(barrier.due, block_.clock->arrival(warp.index));
   block_.note_event();
-  complete_if_done(barrier, warp.index);
+  complete_if_done(barrier, arrival);
 }
 
 void Mbarriers::expect(Warp& warp, Mbarrier& barrier, int64_t bytes) {
@@ -94,7 +98,7 @@ void Mbarriers::expect(Warp& warp, Mbarrier& barrier, int64_t bytes) {
                     describe_address(block_.grid, Space::Shared, barrier.address), barrier.bytes),
         "an mbarrier counts up to 2^20 - 1 bytes");
   block_.note_event();
-  complete_if_done(barrier, warp.index);
+  complete_if_done(barrier, {});
 }
 
 void Mbarriers::complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy) {
@@ -111,13 +115,13 @@ void Mbarriers::complete(Warp& warp, Mbarrier& barrier, const BulkCopy& copy) {
   barrier.bytes -= copy.bytes;
   barrier.due = std::max(barrier.due, copy.due);
   block_.note_event();
-  complete_if_done(barrier, Mbarrier::kNone);
+  complete_if_done(barrier, {});
 }
 
-void Mbarriers::complete_if_done(Mbarrier& barrier, uint32_t by) {
+void Mbarriers::complete_if_done(Mbarrier& barrier, std::optional<Mbarrier::Arrival> by) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   ++barrier.phases;
-  barrier.completer = by;
+  barrier.ended = by;
   barrier.pending = barrier.count;
   barrier.unseen.insert(barrier.unseen.end(), barrier.arrivals.begin(), barrier.arrivals.end());
   barrier.arrivals.clear();
@@ -131,8 +135,11 @@ void Mbarriers::complete_if_done(Mbarrier& barrier, uint32_t by) {
 
 bool Mbarriers::is_known(const Warp& warp, int lane, const Mbarrier& barrier,
                          uint32_t phases) const {
-  return phases == 0 || barrier.completer == warp.index ||
-         block_.clocks.ordered(barrier.agent, 0, phases, {warp.index, lane});
+  const Clocks::Lane here = {warp.index, lane};
+  const auto& by = barrier.ended;
+  return phases == 0 || block_.clocks.ordered(barrier.agent, 0, phases, here) ||
+         (by &&
+          (by->warp == warp.index || block_.clocks.ordered(by->warp, by->lane, by->clock, here)));
 }
 
 void Mbarriers::see(Warp& warp, Mbarrier& barrier, uint32_t lanes, bool acquires) {
@@ -155,10 +162,9 @@ void Mbarriers::see(Warp& warp, Mbarrier& barrier, uint32_t lanes, bool acquires
 
 void Mbarriers::publish(uint32_t warp, int lane) {
   for (auto& [address, barrier] : all_)
-    barrier.published |=
-        barrier.maker == warp ||
-        block_.clocks.ordered(static_cast<AgentId>(barrier.maker), barrier.maker_lane, barrier.made,
-                              {warp, lane});
+    barrier.published |= barrier.maker == warp ||
+                         block_.clocks.ordered(static_cast<AgentId>(barrier.maker),
+                                               barrier.maker_lane, barrier.made, {warp, lane});
 }
 
 void Mbarriers::finish(Warp& warp) {

@@ -15,9 +15,9 @@ namespace kiln::ptx {
 // them. Each has a clock.
 using AgentId = uint16_t;
 
-// Vector clocks of the agents of a block. A warp has one clock, and for each warp there is the moment
-// its lanes last met. What some of its lanes alone release or wait for is theirs until all meet:
-// each such lane is an agent besides, and what it knows more than its warp is kept for it.
+// Vector clocks of the agents of a block. A warp has one clock, and for each warp there is the
+// moment its lanes last met. What some of its lanes alone release or wait for is theirs until all
+// meet: each such lane is an agent besides, and what it knows more than its warp is kept for it.
 class Clocks {
  public:
   using Vector = std::vector<uint32_t>;  // by agent; what is missing is 0
@@ -54,7 +54,8 @@ class Clocks {
   bool is_warp(AgentId agent) const { return agent < warps_; }
 
   uint32_t now(uint32_t warp) const { return known_[warp].clocks[warp]; }
-  // What the agent did at `clock` — of a warp, its lane `lane` — comes before what `later` does now.
+  // What the agent did at `clock` — of a warp, its lane `lane` — comes before what `later` does
+  // now.
   bool ordered(AgentId agent, int lane, uint32_t clock, Lane later) const {
     return ordered_for_all(agent, clock, later.warp) ||
            (any_lane_ && ordered_by_lanes(agent, lane, clock, later));

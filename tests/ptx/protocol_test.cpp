@@ -133,6 +133,7 @@ TEST_CASE("each mistake in a ring is found in all modes", "[protocol]") {
        {"3 arrivals at the mbarrier"}},
       {"@%p5 mbarrier.arrive.shared::cta.b64 _, [%r10+16];", "", {"2 of 2 arrivals are to come"}},
       {"fence.mbarrier_init.release.cluster;", "", {"initialisation"}},
+      {"bar.warp.sync -1;", "", {"(a bulk copy that the mbarrier"}},
       {"bar.sync 0;", "", {"which warp 0 initialises"}},
       {"mbarrier.init.shared::cta.b64 [%r2+8], 1;", "", {"there is no mbarrier at"}},
       {"and.b32 %r8, %r8, 1;\nmad",
