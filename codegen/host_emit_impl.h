@@ -91,6 +91,7 @@ class Emitter {
   Place place(Value storage);
   Place tensor_place(const Op& tensor);
   Place slice_place(const Op& slice);
+  Place every_place(const Op& every);
   Place reshaped_place(Place tile, const Type& type);
   Place new_tile(DType dtype, const Shape& shape);
   Place new_image(DType dtype, const Shape& shape);  // row by row, as bits

@@ -155,6 +155,23 @@ Place Emitter::slice_place(const Op& slice) {
   return view;
 }
 
+Place Emitter::every_place(const Op& every) {
+  Place view = place(every.operands[0]);
+  Axis& axis = view.axes[static_cast<size_t>(every.integer("axis"))];
+  const auto wide = [&](Value value) { return b.ir.CreateSExt(scalar(value), b.ir.getInt64Ty()); };
+  Val first = wide(every.operands[1]), end = b.smin(wide(every.operands[2]), axis.extent);
+  Val step = b.i64(every.integer("step"));
+  Val any = b.ir.CreateAnd(b.ir.CreateICmpSGE(first, b.i64(0)), b.ir.CreateICmpSLT(first, end));
+  Val last = b.ir.CreateSDiv(b.ir.CreateSub(b.ir.CreateSub(end, first), b.i64(1)), step);
+  axis.extent = axis.high = b.ir.CreateSelect(any, b.ir.CreateAdd(last, b.i64(1)), b.i64(0));
+  view.pointer =
+      b.ir.CreateGEP(b.tensor_type(view.dtype), view.pointer, b.ir.CreateMul(first, axis.stride));
+  axis.stride = b.ir.CreateMul(axis.stride, step);
+  axis.size = kDynamic;
+  axis.sure_begin = axis.sure_end = 0;
+  return view;
+}
+
 std::vector<Index> Emitter::indices(const Op& op, size_t first) {
   std::vector<Index> index;
   for (size_t i = first; i < op.operands.size(); ++i)

@@ -54,7 +54,7 @@ void Emitter::emit_lanes(RegionId region, int lanes, int active) {
       emit_atomic(op, lanes, active);
     } else if (op.code == OpCode::DeviceAssert) {
       continue;
-    } else if (info(op.code).pure && op.code != OpCode::Slice) {
+    } else if (info(op.code).pure && op.code != OpCode::Slice && op.code != OpCode::Every) {
       emit_pure(op, lanes);
     } else {
       emit_op(op);

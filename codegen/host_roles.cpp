@@ -50,7 +50,7 @@ void Emitter::replay(const Op& op) {
   if (auto kept = kept_.find(op.result.id); kept != kept_.end()) {
     Place place{kernel_.type(op.result).dtype, false, nullptr, nullptr, {}, {}};
     set(op.result, {read(place, scratch_at(kept->second), 1, nullptr, nullptr)});
-  } else if (op.code == OpCode::Slice || op.code == OpCode::Reshape) {
+  } else if (op.code == OpCode::Slice || op.code == OpCode::Every || op.code == OpCode::Reshape) {
     if (places_.contains(op.operands[0].id)) emit_op(op);  // else of a tile, which roles do not see
   } else if (info(op.code).pure) {
     emit_op(op);

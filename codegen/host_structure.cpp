@@ -116,6 +116,7 @@ void Emitter::emit_op(const Op& op) {
       places_[op.result.id] = reshaped_place(place(op.operands[0]), kernel_.type(op.result));
       return;
     case OpCode::Slice: places_[op.result.id] = slice_place(op); return;
+    case OpCode::Every: places_[op.result.id] = every_place(op); return;
     case OpCode::Copy:
       return emit_copy(place(op.operands[0]), place(op.operands[1]), op.real("pad"));
     case OpCode::Convert: return emit_copy(place(op.operands[0]), place(op.operands[1]), 0);

@@ -104,6 +104,24 @@ Position take_apart(Builder& b, Val start, Val index) {
   return {sum, constant};
 }
 
+// Of an axis of a tensor the elements first, first + step, … below end, as a tensor of its own.
+// None where `first` is negative or `end` comes before it.
+Place stepped(Builder& b, const Op& every, Place place, Val first, Val end) {
+  auto& ir = b.ir;
+  Axis& axis = place.axes[static_cast<size_t>(every.integer("axis"))];
+  const auto step = static_cast<int32_t>(every.integer("step"));
+  end = smaller(b, end, axis.extent);
+  Val any = ir.CreateAnd(ir.CreateICmpSGE(first, b.i32(0)), ir.CreateICmpSLT(first, end));
+  Val steps = ir.CreateUDiv(ir.CreateSub(ir.CreateSub(end, first), b.i32(1)), b.i32(step));
+  axis.extent = axis.high = ir.CreateSelect(any, ir.CreateAdd(steps, b.i32(1)), b.i32(0));
+  place.pointer = ir.CreateGEP(b.memory_type(place.dtype), place.pointer,
+                               ir.CreateMul(wide(b, first), axis.stride));
+  axis.stride = ir.CreateMul(axis.stride, b.i64(step));
+  axis.size = kDynamic;
+  axis.sure_begin = axis.sure_end = 0;
+  return place;
+}
+
 Place reshaped(Builder& b, const Op& reshape, Place place, const Type& type) {
   const Coordinate shape = place.layout->shape();
   if (*place.layout != row_major(shape))
@@ -174,6 +192,9 @@ Place Emitter::place(Value storage) {
   if (const Op* reshape = kernel_.def_as(storage, OpCode::Reshape))
     return places_[storage.id] =
                reshaped(b, *reshape, place(reshape->operands[0]), kernel_.type(storage));
+  if (const Op* every = kernel_.def_as(storage, OpCode::Every))
+    return places_[storage.id] = stepped(b, *every, place(every->operands[0]),
+                                         scalar(every->operands[1]), scalar(every->operands[2]));
   const Op* slice = kernel_.def_as(storage, OpCode::Slice);
   if (!slice) throw InternalError("storage used before its definition");
   Place view = place(slice->operands[0]);

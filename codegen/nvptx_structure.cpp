@@ -287,6 +287,7 @@ void Emitter::emit_one(const Op& op) {
     case OpCode::Parallel: return emit_parallel(op);
     case OpCode::Alloc: return emit_alloc(op);
     case OpCode::Reshape:
+    case OpCode::Every:
     case OpCode::Slice:
       if (is_fragment(op.result)) throw InternalError(op.loc, "a slice of a fragment");
       places_.erase(op.result.id);  // of another round

@@ -127,6 +127,7 @@ class Storage {
 class View : public Storage {
  public:
   View(const Storage& base, const std::vector<Axis>& axes, Loc loc);
+  View(Value view, Loc loc) : Storage(view, loc) {}
   View(const View&) = default;
   using Storage::operator=;
 };

@@ -121,6 +121,20 @@ void watch(const Storage& tile, const std::string& text, Loc loc) {
   tracer.emit(OpCode::Watch, {tracer.use(tile.traced(), loc)}, std::move(attrs), loc);
 }
 
+View every(const Tensor& tensor, int axis, int step, const Arg& first, const Arg& end, Loc loc) {
+  Tracer& tracer = Tracer::current(loc);
+  Builder& builder = tracer.inside_launch(loc, "every");
+  Value base = tracer.use(tensor.traced(), loc);
+  const int axes = tensor.type().rank();
+  if (axis < 0 || axis >= axes - 1)
+    throw UserError(loc, fmt::format("every: axis: expected 0 to {}, got {}", axes - 2, axis),
+                    "any axis but the last, whose elements lie side by side");
+  if (step < 1) throw UserError(loc, fmt::format("every: step: expected 1 or more, got {}", step));
+  const Value begin = first.index("every: first"), bound = end.index("every: end");
+  builder.loc = loc;
+  return View(builder.every(base, axis, step, begin, bound), loc);
+}
+
 Tile view(const Storage& tile, const std::vector<Arg>& extents, DType dtype, Loc loc) {
   Tracer& tracer = Tracer::current(loc);
   Builder& builder = tracer.inside_launch(loc, "reshape");

@@ -26,6 +26,11 @@ void gather(const Storage& source, const Storage& rows, const Storage& destinati
 void scatter(const Storage& source, const Storage& rows, const Storage& destination,
              Loc loc = Loc::here());
 
+// Of a tensor, along an axis but the last, the elements first, first + step, … below `end` and the
+// tensor's own end: a view to take parts of (what is outside reads as the reader's pad value).
+View every(const Tensor& tensor, int axis, int step, const Arg& first, const Arg& end,
+           Loc loc = Loc::here());
+
 // Where the condition does not hold, running the kernel to its end gives an error with the text at
 // this line. May stand in a parallel. Never changes results; launches that do not wait for their
 // end do not look. A C++ bool is looked at while tracing.

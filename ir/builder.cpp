@@ -66,6 +66,18 @@ Value Builder::slice(Value base, std::vector<Value> index, Shape sizes) {
   return kernel_->op(emit(OpCode::Slice, std::move(index), {}, std::move(type))).result;
 }
 
+Value Builder::every(Value tensor, int axis, int64_t step, Value first, Value end) {
+  const Type& base = kernel_->type(tensor);
+  Shape shape = base.shape;
+  shape.at(static_cast<size_t>(axis)) = kDynamic;
+  Type type = Type::view(base.space, base.dtype, std::move(shape));
+  Attrs attrs;
+  attrs.set("axis", int64_t{axis});
+  attrs.set("step", step);
+  return kernel_->op(emit(OpCode::Every, {tensor, first, end}, std::move(attrs), std::move(type)))
+      .result;
+}
+
 Value Builder::reshape(Value tile, DType dtype, Shape shape) {
   return kernel_
       ->op(emit(OpCode::Reshape, {tile}, {}, Type::tile(Space::Shared, dtype, std::move(shape))))

@@ -36,6 +36,7 @@ class Builder {
   // Storage.
   Value alloc(Space space, DType dtype, Shape shape);
   Value slice(Value base, std::vector<Value> index, Shape sizes);
+  Value every(Value tensor, int axis, int64_t step, Value first, Value end);
   Value reshape(Value tile, DType dtype, Shape shape);
   Value load(Value base, std::vector<Value> index = {});
   void store(Value value, Value base, std::vector<Value> index = {});

@@ -154,6 +154,7 @@ void Interpreter::run_inst(const Inst& inst) {
     case OpCode::Alloc: return run_alloc(op);
     case OpCode::Reshape: return run_reshape(op);
     case OpCode::Slice: return run_slice(op);
+    case OpCode::Every: return run_every(op);
     case OpCode::Load: return run_load(op);
     case OpCode::Store: return run_store(op);
     case OpCode::Atomic: return run_atomic(op);
@@ -303,6 +304,13 @@ void Interpreter::run_slice(const Op& op) {
           op.loc, fmt::format("slice: place {} on axis {} of {}, which has {}", index_[axis], axis,
                               str(kernel_.type(op.operands[0])), from.extents[axis]));
   views_[op.result.id] = from.slice(index_, shape);
+}
+
+void Interpreter::run_every(const Op& op) {
+  views_[op.result.id] =
+      view(op.operands[0])
+          .every(static_cast<size_t>(op.integer("axis")), scalar(op.operands[1]).i,
+                 scalar(op.operands[2]).i, op.integer("step"));
 }
 
 // Of the view, the element at index_.

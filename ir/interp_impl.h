@@ -66,6 +66,7 @@ class Interpreter {
   void run_parallel(const Op& op);
   void run_alloc(const Op& op);
   void run_slice(const Op& op);
+  void run_every(const Op& op);
   void run_reshape(const Op& op);
   void check_element(const Op& op, const View& view, Effect effect) const;
   void run_load(const Op& op);

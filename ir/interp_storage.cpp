@@ -79,7 +79,17 @@ void Storage::forget() {
 
 View View::whole(Storage& base) {
   Shape zero(base.extents.size(), 0);
-  return {&base, base.extents, zero, zero, base.extents};
+  return {&base, base.extents, zero, zero, base.extents, Shape(base.extents.size(), 1)};
+}
+
+View View::every(size_t axis, int64_t begin, int64_t end, int64_t step) const {
+  View view = *this;
+  end = std::min(end, extents[axis]);
+  const int64_t count = begin < 0 || begin >= end ? 0 : (end - begin + step - 1) / step;
+  view.first += begin * base->strides[lacking + axis];
+  view.steps[axis] = step;
+  view.extents[axis] = view.high[axis] = count;
+  return view;
 }
 
 View View::slice(const Shape& index, const Shape& sizes) const {
@@ -102,9 +112,9 @@ View View::slice(const Shape& index, const Shape& sizes) const {
 View View::without_front(const Shape& index, size_t axes) const {
   View view = *this;
   for (size_t axis = 0; axis < axes; ++axis)
-    view.first += (origin[axis] + index[axis]) * base->strides[lacking + axis];
+    view.first += (origin[axis] + index[axis]) * steps[axis] * base->strides[lacking + axis];
   view.lacking += axes;
-  for (Shape* each : {&view.extents, &view.origin, &view.low, &view.high})
+  for (Shape* each : {&view.extents, &view.origin, &view.low, &view.high, &view.steps})
     each->erase(each->begin(), each->begin() + static_cast<ptrdiff_t>(axes));
   return view;
 }
@@ -114,7 +124,7 @@ std::optional<int64_t> View::locate(const int64_t* index) const {
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     int64_t at = origin[axis] + index[axis];
     if (at < low[axis] || at >= high[axis]) return std::nullopt;
-    offset += at * base->strides[lacking + axis];
+    offset += at * steps[axis] * base->strides[lacking + axis];
   }
   return offset;
 }

@@ -60,12 +60,15 @@ struct View {
   Shape extents;
   Shape origin;        // of the view, in the base's coordinates
   Shape low, high;     // of what is inside, in the base's coordinates
+  Shape steps;         // of the base's elements, from one coordinate to the next
   size_t lacking = 0;  // axes of the base in front that the view has one place of, and not itself
-  int64_t first = 0;   // where that place begins
+  int64_t first = 0;   // where coordinate 0 lies
 
   static View whole(Storage& base);
   // kDynamic: to the end of the axis. With fewer sizes than indices, without the axes in front.
   View slice(const Shape& index, const Shape& sizes) const;
+  // Along an axis the elements begin, begin + step, … below end, as a storage of their own.
+  View every(size_t axis, int64_t begin, int64_t end, int64_t step) const;
   // Where the element at `index` (of the view) lies in the base; none if outside.
   std::optional<int64_t> locate(const int64_t* index) const;
   View without_front(const Shape& index, size_t axes) const;  // one place of each of them

@@ -72,10 +72,13 @@ std::optional<int64_t> constant_int(const Kernel& kernel, Value value) {
 }
 
 Value base_of(const Kernel& kernel, Value storage) {
-  storage = whole_of(kernel, storage);
-  while (const Op* reshape = kernel.def_as(storage, OpCode::Reshape))
-    storage = whole_of(kernel, reshape->operands[0]);
-  return storage;
+  while (true) {
+    storage = whole_of(kernel, storage);
+    const Op* part = kernel.def_as(storage, OpCode::Reshape);
+    if (!part) part = kernel.def_as(storage, OpCode::Every);
+    if (!part) return storage;
+    storage = part->operands[0];
+  }
 }
 
 Value whole_of(const Kernel& kernel, Value storage) {

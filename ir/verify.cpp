@@ -281,7 +281,8 @@ Expected expected_operand(const Op& op, size_t index) {
     return {"a channel", [](const Type& type) { return type.kind == Kind::Channel; }};
   if (described.name == "token")
     return {"a token", [](const Type& type) { return type.kind == Kind::Token; }};
-  const bool part = op.code == OpCode::Slice || op.code == OpCode::Reshape;
+  const bool part =
+      op.code == OpCode::Slice || op.code == OpCode::Reshape || op.code == OpCode::Every;
   if (described.effect != Effect::None || (part && index == 0))
     return {"a tensor, tile or view", [](const Type& type) { return type.is_storage(); }};
   return {"a scalar", [](const Type& type) { return type.is_scalar(); }};
@@ -366,6 +367,7 @@ Kind kind_of_result(OpCode code) {
     case OpCode::PushBegin:
     case OpCode::Pop:
     case OpCode::Held: return Kind::Tile;
+    case OpCode::Every:
     case OpCode::Slice: return Kind::View;
     case OpCode::Channel: return Kind::Channel;
     case OpCode::GemmAsync: return Kind::Token;
@@ -436,6 +438,7 @@ void Verifier::check_rules(const Op& op) const {
     case OpCode::Alloc:
     case OpCode::Reshape:
     case OpCode::Slice:
+    case OpCode::Every:
     case OpCode::Copy:
     case OpCode::Convert:
     case OpCode::Barrier:

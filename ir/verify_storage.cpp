@@ -101,6 +101,30 @@ void check_slice(const Law& law, const Op& op) {
   for (int axis = 0; axis < base.rank(); ++axis) check_slice_axis(law, op, base, view, axis);
 }
 
+void check_every(const Law& law, const Op& op) {
+  const Type& base = law.type(op.operands[0]);
+  const int64_t axis = op.integer("axis"), step = op.integer("step");
+  if (base.kind != Kind::Tensor)
+    law.fail(op, fmt::format("base: expected a tensor, got {}", str(base)),
+             "take every n-th of the tensor, then a part of that");
+  if (axis < 0 || axis >= base.rank() - 1)
+    law.fail(op, fmt::format("axis: expected one of {} but the last, got {}", str(base), axis),
+             "elements of the last axis lie side by side");
+  constexpr int64_t kMostStep = 1 << 20;  // so that no distance leaves 64 bits
+  if (step < 1 || step > kMostStep)
+    law.fail(op, fmt::format("step: expected 1 to {}, got {}", kMostStep, step));
+  for (size_t i : {1, 2})
+    if (law.type(op.operands[i]).dtype != I32)
+      law.fail(op, fmt::format("{}: expected i32, got {}", operand_name(op, i),
+                               str(law.type(op.operands[i]))));
+  Shape shape = base.shape;
+  shape[static_cast<size_t>(axis)] = kDynamic;
+  const Type expected = Type::view(base.space, base.dtype, std::move(shape));
+  if (law.type(op.result) != expected)
+    law.fail(op, fmt::format("the result: expected {}, got {}", str(expected),
+                             str(law.type(op.result))));
+}
+
 void require_static(const Law& law, const Op& op, size_t operand) {
   const Type& type = law.type(op.operands[operand]);
   if (!is_static(type.shape))
@@ -303,6 +327,7 @@ void check_storage(const Law& law, const Op& op) {
     case OpCode::Alloc: return check_alloc(law, op);
     case OpCode::Reshape: return check_reshape(law, op);
     case OpCode::Slice: return check_slice(law, op);
+    case OpCode::Every: return check_every(law, op);
     case OpCode::Copy: return check_copy(law, op);
     case OpCode::Fill: return require_static(law, op, 1);
     case OpCode::Convert: return check_convert(law, op);

@@ -114,11 +114,6 @@ void Sequence::check() const {
     }
 }
 
-Expr Sequence::query(const Tensor& q, const Expr& head, const Expr& at, const Expr& d) const {
-  if (!t.c.varlen) return q(b, head, at, d);
-  return q(select(at < 0, -1, q_begin + at), head, d);
-}
-
 Expr Sequence::key(const Tensor& k, const Expr& head, const Expr& at, const Expr& d) const {
   if (t.c.packed_keys()) return k(select(at < 0, -1, k_begin + at), head, d);
   if (!t.c.page) return k(b, head, at, d);
@@ -144,6 +139,45 @@ void Sequence::load_keys(const Tensor& from, const Expr& head, const Expr& first
         select(key < k_len, (*t.table)(b, select(key < k_len, key / t.c.page, -1)), -1);
     const View keys = from(page, span(key % t.c.page, piece), head, all);
     piece == rows ? copy(keys, to) : copy(keys, to(span(row, piece), all));
+  }
+}
+
+void Sequence::load_queries(const Tensor& q, const Expr& head, const Apart& some,
+                            const Tile& to) const {
+  const Span rows = span(some.row, to.shape()[0]), columns = span(some.column, to.shape()[1]);
+  if (t.c.varlen)
+    return copy(every(q, 0, some.step, q_begin + some.first, q_begin + min(some.end, q_len))(
+                    rows, head, columns),
+                to);
+  copy(every(q, 2, some.step, some.first, min(some.end, q_len))(b, head, rows, columns), to);
+}
+
+void Sequence::load_keys(const Tensor& k, const Expr& head, const Apart& some,
+                         const Tile& to) const {
+  const int64_t count = to.shape()[0];
+  const Span rows = span(some.row, count), columns = span(some.column, to.shape()[1]);
+  const Expr end = min(some.end, k_len);
+  if (t.c.packed_keys())
+    return copy(every(k, 0, some.step, k_begin + some.first, k_begin + end)(rows, head, columns),
+                to);
+  if (!t.c.page) return copy(every(k, 2, some.step, some.first, end)(b, head, rows, columns), to);
+
+  constexpr int64_t kFewest = 16;  // rows that are copied together: of fewer there are too many
+  const int64_t of_page = t.c.page / some.step, piece = std::gcd(of_page, count);
+  if (t.c.page % some.step != 0 || piece < kFewest) {
+    for (auto [i, d] : parallel(count, to.shape()[1])) {
+      auto at = some.first + (some.row + i) * some.step;
+      to(i, d) = key(k, head, select(at < end, at, -1), some.column + d);
+    }
+    return;
+  }
+  for (int64_t row = 0; row < count; row += piece) {
+    const Expr at = some.row + row, slot = at / of_page;
+    const Expr there = at * some.step < end;
+    const Expr page = select(there, (*t.table)(b, select(there, slot, -1)), -1);
+    const View keys = every(k, 1, some.step, some.first, end - slot * t.c.page)(
+        page, span(at % of_page, piece), head, columns);
+    piece == count ? copy(keys, to) : copy(keys, to(span(row, piece), all));
   }
 }
 

@@ -37,11 +37,18 @@ struct Sequence {
   // May a tile of keys reach beyond the sequence's end and yet be inside of the tensor?
   bool ends_inside() const { return t.c.varlen || t.c.lengths; }
   // An element; 0 where `at` is negative.
-  Expr query(const Tensor& q, const Expr& head, const Expr& at, const Expr& d) const;
   Expr key(const Tensor& k, const Expr& head, const Expr& at, const Expr& d) const;
   // Rows first … of a head; beyond the sequence's end, what is there.
   View queries(const Tensor& q, const Expr& head, const Expr& first, int64_t rows) const;
   void load_keys(const Tensor& from, const Expr& head, const Expr& first, const Tile& to) const;
+  // Of the tokens first, first + step, … below `end`, no later than the sequence's: those numbered
+  // row …, and of each the elements column …. 0 where there is none.
+  struct Apart {
+    int step;
+    Expr first, end, row, column;
+  };
+  void load_queries(const Tensor& q, const Expr& head, const Apart& some, const Tile& to) const;
+  void load_keys(const Tensor& k, const Expr& head, const Apart& some, const Tile& to) const;
   // As many as the sequence has, of a tile of rows first …
   void store(const Tile& rows, const Tensor& o, const Expr& head, const Expr& first) const;
   // The same of numbers, a row each: [batch, heads, seq], or [heads, tokens].

@@ -6,6 +6,7 @@
 
 #include "passes/passes.h"
 #include "passes/rewrite.h"
+#include "passes/selected_row.h"
 
 namespace kiln {
 namespace {
@@ -74,13 +75,12 @@ class Expansion {
     for (bool more = true; more;) {
       const Shape shape = kernel_.type(storage).shape;
       const Op slice = kernel_.op(kernel_.def(storage));
-      size_t dynamic = 0;
       for (size_t axis = 0; axis < shape.size(); ++axis) {
         require("ge", at[axis], build_.constant(I64, 0));
         if (shape[axis] != kDynamic)
           require("lt", at[axis], build_.constant(I64, shape[axis]));
-        else if (slice.code == OpCode::Tensor)
-          require("lt", at[axis], build_.cast(slice.operands[dynamic++], I64));
+        else if (slice.code != OpCode::Slice)
+          require("lt", at[axis], build_.cast(extent_of(build_, storage, axis), I64));
       }
       more = slice.code == OpCode::Slice;
       for (size_t axis = 0; more && axis < shape.size(); ++axis)

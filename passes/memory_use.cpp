@@ -66,6 +66,7 @@ std::vector<AxisPlace> place_of(const Kernel& kernel, Value storage, const Op* s
       axes[axis].start.add(kernel, slice->operands[1 + axis]);
     storage = slice->operands[0];
   }
+  if (kernel.def_as(storage, OpCode::Every)) return {};
   return axes;
 }
 

@@ -5,12 +5,33 @@
 namespace kiln {
 namespace {
 
-// Extent of any storage along an axis, as a value.
+// (min(end, extent) − first + step − 1) / step, and 0 where `first` is negative.
+Value extent_of_every(Builder& build, const Op& every) {
+  const Value first = every.operands[1], zero = build.constant(I32, 0);
+  const int64_t step = every.integer("step");
+  Value end =
+      build.binary(OpCode::Min, every.operands[2],
+                   extent_of(build, every.operands[0], static_cast<size_t>(every.integer("axis"))));
+  Value rest = build.binary(OpCode::Sub, end, first);
+  Value steps =
+      build.binary(OpCode::FloorDiv, build.binary(OpCode::Sub, rest, build.constant(I32, 1)),
+                   build.constant(I32, step));
+  Value any =
+      build.binary(OpCode::And, build.compare("ge", first, zero), build.compare("lt", first, end));
+  return build.select(any, build.binary(OpCode::Add, steps, build.constant(I32, 1)), zero);
+}
+
+}  // namespace
+
 Value extent_of(Builder& build, Value storage, size_t axis) {
   const Kernel& kernel = build.kernel();
   const Shape& shape = kernel.type(storage).shape;
   if (shape[axis] != kDynamic) return build.constant(I32, shape[axis]);
-  const Op& def = kernel.op(kernel.def(storage));
+  const Op def = kernel.op(kernel.def(storage));
+  if (def.code == OpCode::Every)
+    return static_cast<size_t>(def.integer("axis")) == axis
+               ? extent_of_every(build, def)
+               : extent_of(build, def.operands[0], axis);
   if (def.code != OpCode::Slice) {  // a tensor: its operands fill the `?` in order
     auto before = std::count(shape.begin(), shape.begin() + static_cast<int64_t>(axis), kDynamic);
     return def.operands[static_cast<size_t>(before)];
@@ -18,8 +39,6 @@ Value extent_of(Builder& build, Value storage, size_t axis) {
   Value outer = extent_of(build, def.operands[0], axis);
   return build.binary(OpCode::Sub, outer, def.operands[1 + axis]);
 }
-
-}  // namespace
 
 SelectedRow::SelectedRow(Builder& build, Value view)
     : build_(build), view_(view), zero_(build.constant(I32, 0)), begin_(zero_) {

@@ -6,6 +6,9 @@
 
 namespace kiln {
 
+// Extent of any storage along an axis, as a value.
+Value extent_of(Builder& build, Value storage, size_t axis);
+
 // for index in begin … end { body(index) }, pipelined if stages > 0.
 template <class Body>
 void loop(Builder& build, Value begin, Value end, int64_t stages, Body&& body,

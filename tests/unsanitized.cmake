@@ -54,10 +54,10 @@ target_link_options(kiln_bundle PRIVATE -no-pie -static-libstdc++ -static-libgcc
 set_target_properties(kiln_bundle PROPERTIES KILN_STATIC ON)
 set_tests_properties(gpu PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 900)
 
-# Kiln in another program's process (gpu/beside_torch.py, gpu/decode_beside_peers.py): the two
+# Kiln in another program's process (gpu/beside_torch.py, gpu/*_beside_peers.py): the two
 # libraries in one folder.
 add_library(kiln_beside_torch SHARED EXCLUDE_FROM_ALL gpu/beside_torch.cpp
-  gpu/decode_beside_peers.cpp)
+  gpu/decode_beside_peers.cpp gpu/xattention_beside_peers.cpp)
 target_include_directories(kiln_beside_torch PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(kiln_beside_torch PRIVATE kiln)
 set_target_properties(kiln_beside_torch PROPERTIES BUILD_RPATH_USE_ORIGIN ON

@@ -1,8 +1,5 @@
 #include "kernels/antidiag_scores/cells.h"
 
-#include <algorithm>
-#include <bit>
-
 namespace kiln {
 
 CellInterface::CellInterface(const AntidiagConfig& config, const SequenceInterface& sequences)
@@ -30,42 +27,32 @@ Expr CellSequence::is_seen(const Expr& row, const Expr& col) const {
   return row < rows && col < seen_cols(row);
 }
 
+// Columns of a step of the sum: wide rows are taken in parts, which leaves room for two blocks of
+// threads a multiprocessor.
+static int64_t columns_of(int64_t head_dim) {
+  constexpr int64_t kMost = 64, kLeast = 32;
+  for (int64_t columns = kMost; columns >= kLeast; columns -= 16)
+    if (head_dim % columns == 0) return columns;
+  return head_dim;
+}
+
 CellScores::CellScores(const CellInterface& t, const CellSequence& sequence, const Expr& head)
-    : t_(t),
-      sequence_(sequence),
-      head_(head),
-      head_kv_(head / (t.heads / t.heads_kv)),
-      q_(alloc_shared({kCellTile, t.c.head_dim}, t.c.dtype)),
-      k_(alloc_shared({kCellTile, t.c.head_dim}, t.c.dtype)) {}
+    : t_(t), sequence_(sequence), head_(head), head_kv_(head / (t.heads / t.heads_kv)) {}
 
 void CellScores::compute(const Expr& row, const Expr& col, const Tile& scores) const {
   const CellSequence& s = sequence_;
-  const int64_t stride = t_.c.stride;
-  const Element query = [&](const Expr& token, const Expr& d) {
-    return s.query(t_.q, head_, token, d);
-  };
-  const Element key = [&](const Expr& token, const Expr& d) {
-    return s.key(t_.k, head_kv_, token, d);
-  };
+  const auto stride = static_cast<int>(t_.c.stride);
+  const int64_t columns = columns_of(t_.c.head_dim), parts = t_.c.head_dim / columns;
+  Tile q = alloc_shared({kCellTile, columns}, t_.c.dtype);
+  Tile k = alloc_shared({kCellTile, columns}, t_.c.dtype);
   clear(scores);
-  for (auto t : serial(stride)) {
-    load(query, row * stride + (stride - 1 - t), s.q_len, q_);
-    load(key, col * stride + t, s.key_end, k_);
-    gemm(q_, k_, scores, {.transpose_b = true});
+  for (auto step : pipelined(stride * parts, {.stages = 2})) {
+    const Expr token = step / parts;
+    const Expr part = step % parts * columns;
+    s.load_queries(t_.q, head_, {stride, stride - 1 - token, s.q_len, row, part}, q);
+    s.load_keys(t_.k, head_kv_, {stride, token, s.key_end, col, part}, k);
+    gemm(q, k, scores, {.transpose_b = true});
   }
-}
-
-// A part of the rows at a time: all would take too many registers.
-void CellScores::load(const Element& element, const Expr& first, const Expr& end,
-                      const Tile& to) const {
-  constexpr int64_t kElements = 4096;
-  const int64_t dim = t_.c.head_dim;
-  const int64_t part = std::min<int64_t>(std::bit_floor<uint64_t>(kElements / dim), kCellTile);
-  for (auto rows : serial(kCellTile / part))
-    for (auto [i, d] : parallel(part, dim)) {
-      auto token = first + (rows * part + i) * t_.c.stride;
-      to(rows * part + i, d) = element(select(token < end, token, -1), d);
-    }
 }
 
 }  // namespace kiln

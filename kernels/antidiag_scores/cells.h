@@ -1,15 +1,13 @@
 // Cells of queries and keys inside a kernel: the interface that makes them, and a tile of scores.
 #pragma once
 
-#include <functional>
-
 #include "dsl/dsl.h"
 #include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/sequence_tiles.h"
 
 namespace kiln {
 
-constexpr int64_t kCellTile = 64;  // rows and columns of a tile of cells
+constexpr int64_t kCellTile = 128;  // rows and columns of a tile of cells
 
 struct CellInterface {
   const AntidiagConfig& c;
@@ -48,14 +46,9 @@ class CellScores {
   void compute(const Expr& row, const Expr& col, const Tile& scores) const;
 
  private:
-  // Row i: element(token first + i·stride), 0 from `end` on.
-  using Element = std::function<Expr(const Expr& token, const Expr& d)>;
-  void load(const Element& element, const Expr& first, const Expr& end, const Tile& to) const;
-
   const CellInterface& t_;
   const CellSequence& sequence_;
   Expr head_, head_kv_;
-  Tile q_, k_;
 };
 
 }  // namespace kiln

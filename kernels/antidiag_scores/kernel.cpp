@@ -10,7 +10,8 @@ Kernel antidiag_scores_kernel(const AntidiagConfig& config) {
     const CellInterface t(c, sequences);
     Tensor out = output("scores", c.out, {t.batch, t.heads, t.rows(), t.cols()});
     const auto grid =
-        launch({ceildiv(t.cols(), kCellTile), ceildiv(t.rows(), kCellTile), t.heads * t.batch});
+        launch({ceildiv(t.cols(), kCellTile), ceildiv(t.rows(), kCellTile), t.heads * t.batch},
+               {.threads = 256});
     const Expr row = grid[1] * kCellTile, col = grid[0] * kCellTile;
     const Expr head = grid[2] % t.heads;
     const CellSequence sequence(t, grid[2] / t.heads);

@@ -11,7 +11,6 @@ BlockSums::BlockSums(int64_t tile, int64_t block, const Expr& scale, const Seen&
       old_top_(alloc_fragment({tile}, F32)),
       total_(alloc_fragment({tile}, F32)),
       tile_total_(alloc_fragment({tile}, F32)),
-      weights_(alloc_shared({tile, tile}, F32)),
       by_column_(alloc_fragment({tile / block, block, tile / block}, F32)),
       sums_(alloc_fragment({tile / block, tile / block}, F32)) {
   for (auto i : parallel(tile)) seen_(i) = seen(i);
@@ -44,9 +43,10 @@ const Tile& BlockSums::sum(const Expr& first, const Tile& scores) {
   mask(first, scores);
   for (auto [i, j] : parallel(tile_, tile_))
     scores(i, j) = select(total_(i) > 0.f, weight(scores(i, j), top_(i)) / total_(i), 0.f);
-  copy(scores, weights_);
+  Tile weights = alloc_shared({tile_, tile_}, F32);  // here, so that its place is others' before
+  copy(scores, weights);
   const int64_t blocks = tile_ / block_;
-  reduce_sum(reshape(weights_, {blocks, block_, blocks, block_}), by_column_, 3);
+  reduce_sum(reshape(weights, {blocks, block_, blocks, block_}), by_column_, 3);
   reduce_sum(by_column_, sums_, 1);
   return sums_;
 }

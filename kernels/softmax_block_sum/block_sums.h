@@ -28,7 +28,7 @@ class BlockSums {
   Expr scale_;
   Tile seen_;  // i32
   Tile top_, old_top_, total_, tile_total_;
-  Tile weights_, by_column_, sums_;
+  Tile by_column_, sums_;
 };
 
 }  // namespace kiln

@@ -77,6 +77,34 @@ TEST_CASE("gather from parts, into parts, with another dtype", "[gather]") {
   }
 }
 
+TEST_CASE("every n-th row, of which a gather and a choice are taken too", "[gather]") {
+  for (int step : {1, 3, 8}) {
+    const Kernel kernel = trace("every", [&] {
+      Dim n = dim("n");
+      Tensor x = input("x", F16, {2, n, 24}), ends = input("ends", I32, {4});
+      Tensor list = input("list", I32, {6}), y = output("y", F16, {2, 20, 24});
+      Tensor z = output("z", F32, {6, 24}), w = inout("w", F16, {2, n, 24});
+      auto [block, b, c] = launch({2});
+      const Expr head = block;
+      Tile tile = alloc_shared({20, 24}, F16), some = alloc_fragment({6, 24}, F32);
+      Tile rows = alloc_shared({6}, I32);
+      const View apart = every(x, 1, step, ends(0), ends(1));
+      copy(apart(head, span(ends(2), 20), all), tile);
+      copy(tile, y(head, all, all));
+      copy(tile, every(w, 1, step, ends(3), n)(head, span(ends(2), 20), all));
+      copy(list, rows);
+      gather(apart(head, all, all), rows, some, {.pad = 3});
+      when(head == 1, [&] { copy(some, z); });
+    });
+    INFO("step " << step);
+    for (int64_t n : {0, 1, 40, 150}) {
+      Check small = seeded(-2, 18), large = seeded(-2147483647, 2147483647);
+      small.dims["n"] = large.dims["n"] = n;
+      CHECK(check_lowered(kernel, {small, large}) == "");
+    }
+  }
+}
+
 TEST_CASE("scatter rows", "[gather]") {
   for (DType dtype : {F32, BF16})
     for (int step : {1, 3, -2}) {

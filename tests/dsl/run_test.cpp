@@ -51,6 +51,44 @@ TEST_CASE("integer arithmetic rounds down", "[run]") {
   CHECK(got == std::vector<int32_t>{-4, 1, -3, 14, 73, -4, -4, 6});
 }
 
+TEST_CASE("every n-th row, between two ends", "[run]") {
+  constexpr int64_t kHeads = 2, kRows = 23, kColumns = 3, kTile = 5;
+  Floats x({kHeads, kRows, kColumns}, 0), y({kHeads, kTile, kColumns}, 0);
+  for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = static_cast<float>(i);
+  for (int step : {1, 2, 3, 7, 40}) {
+    const Kernel kernel = trace("some", [&] {
+      Tensor in = input("x", F32, {kHeads, dim("rows"), kColumns});
+      Tensor out = output("y", F32, {kHeads, kTile, kColumns});
+      auto first = param("first", I32), end = param("end", I32), row = param("row", I32);
+      auto [head, b, c] = launch({kHeads});
+      Tile tile = alloc_shared({kTile, kColumns}, F32);
+      copy(every(in, 1, step, first, end)(head, span(row, kTile), all), tile, {.pad = -1});
+      copy(tile, out(head, all, all));
+    });
+    for (int first : {-1, 0, 4, 22, 30})
+      for (int end : {-3, 0, 5, 22, 23, 100})
+        for (int row : {-2, 0, 3}) {
+          Bindings bindings;
+          bindings.dims["rows"] = kRows;
+          bindings.tensors["x"] = x.memory(F32);
+          bindings.tensors["y"] = y.memory(F32);
+          for (auto [name, value] : {std::pair("first", first), {"end", end}, {"row", row}})
+            bindings.params[name] = Scalar::of_int(I32, value);
+          interpret(kernel, bindings);
+          INFO("step " << step << ", first " << first << ", end " << end << ", row " << row);
+          size_t at = 0;
+          for (int64_t head = 0; head < kHeads; ++head)
+            for (int i = 0; i < kTile; ++i)
+              for (int j = 0; j < kColumns; ++j) {
+                const int64_t from = first + int64_t{row + i} * step;
+                const bool there = first >= 0 && row + i >= 0 && from < end && from < kRows;
+                const int64_t place = (head * kRows + from) * kColumns + j;
+                CHECK(y.data[at++] == (there ? static_cast<float>(place) : -1.f));
+              }
+        }
+  }
+}
+
 TEST_CASE("loops, branches and variables", "[run]") {
   auto got = run_ints(6, [](Tensor& out) {
     Var sum = 0;

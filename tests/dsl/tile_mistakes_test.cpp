@@ -61,6 +61,22 @@ TEST_CASE("a slice starts below 0", "[mistakes]") {
   });
 }
 
+TEST_CASE("every: no such axis, the last one, no step", "[mistakes]") {
+  const auto expect = [](const char* text, int axis, int step) {
+    expect_mistake(text, [&](Mark& mark) {
+      trace("kernel", [&] {
+        Tensor x = input("x", F16, {dim("n"), 64});
+        launch({1});
+        mark();
+        every(x, axis, step, 0, 4);
+      });
+    });
+  };
+  expect("every: axis: expected 0 to 0, got 1", 1, 2);
+  expect("every: axis: expected 0 to 0, got -1", -1, 2);
+  expect("every: step: expected 1 or more, got 0", 0, 0);
+}
+
 TEST_CASE("an index beyond the end, and below 0", "[mistakes]") {
   expect_mistake_in_launch("index 64 is out of range: axis 1 of shared f16[32, 64] has extent 64",
                            [](Mark& mark, const Expr&) {

@@ -1,33 +1,18 @@
 // Sparse decode inside a Python process: what decode_beside_peers.py calls, through libkiln.so.
 #include <deque>
-#include <string>
 
 #include "kernels/sparse_decode/sparse_decode.h"
 #include "runtime/cuda_device.h"
+#include "tests/gpu/beside_peers.h"
 
 namespace {
 
 using namespace kiln;
+using beside::Given, beside::memory_of, beside::report;
 
 struct Settings {  // as in decode_beside_peers.py
   int64_t bf16, fp8_cache, head_dim, group, block, page, form, split, stages, threads;
 };
-
-struct Given {  // a tensor; no data: not given
-  void* data;
-  int64_t dtype, rank, shape[5], strides[5];
-};
-
-Memory memory_of(const Given& given) {
-  static constexpr DType kTypes[] = {F16, BF16, F32, I32, Bool, I8, E4M3};
-  const auto rank = static_cast<size_t>(given.rank);
-  Memory memory;
-  memory.data = given.data;
-  memory.dtype = kTypes[given.dtype];
-  memory.shape.assign(given.shape, given.shape + rank);
-  memory.strides.assign(given.strides, given.strides + rank);
-  return memory;
-}
 
 DecodeConfig config_of(const Settings& s) {
   DecodeConfig config;
@@ -47,18 +32,6 @@ DecodeConfig config_of(const Settings& s) {
 std::deque<SparseDecode>& handles() {
   static std::deque<SparseDecode> all;
   return all;
-}
-
-template <class Do>
-const char* report(const Do& run) {
-  static thread_local std::string problem;
-  try {
-    run();
-    return nullptr;
-  } catch (const std::exception& error) {
-    problem = error.what();
-    return problem.c_str();
-  }
 }
 
 }  // namespace

@@ -16,27 +16,15 @@ import sys
 
 import torch
 
+from beside_peers import Given, check, stream
+
 DEV, L2_BYTES, ROUNDS = "cuda", 60 << 20, 7
-DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 2, torch.int32: 3, torch.bool: 4, torch.int8: 5,
-          torch.float8_e4m3fn: 6}
 FORMS = {"indices": 0, "mask": 1, "dense": 3}
 
 
 class Settings(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in
                 "bf16 fp8_cache head_dim group block page form split stages threads".split()]
-
-
-class Given(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int64), ("rank", ctypes.c_int64),
-                ("shape", ctypes.c_int64 * 5), ("strides", ctypes.c_int64 * 5)]
-
-    def __init__(self, tensor):
-        super().__init__()
-        if tensor is None:
-            return
-        self.data, self.dtype, self.rank = tensor.data_ptr(), DTYPES[tensor.dtype], tensor.dim()
-        self.shape[:tensor.dim()], self.strides[:tensor.dim()] = tensor.shape, tensor.stride()
 
 
 class Kiln:
@@ -46,17 +34,12 @@ class Kiln:
 
     def __init__(self, **settings):
         self.handle = ctypes.c_int64()
-        self.check(self.library.kiln_decode_compile(ctypes.byref(Settings(**settings)), ctypes.byref(self.handle)))
-
-    @staticmethod
-    def check(problem):
-        if problem:
-            raise RuntimeError(problem.decode())
+        check(self.library.kiln_decode_compile(ctypes.byref(Settings(**settings)), ctypes.byref(self.handle)))
 
     def __call__(self, splits, *tensors):
         given = (Given * 9)(*[Given(t) for t in tensors])
-        self.check(self.library.kiln_decode_call(self.handle, given, ctypes.c_int64(splits),
-                                                 ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+        check(self.library.kiln_decode_call(self.handle, given, ctypes.c_int64(splits),
+                                                 stream()))
 
 
 def load(path):

@@ -4,7 +4,7 @@
 #
 #     tools/gpu/run.sh [PART…]      devices attend tests conformance programs sanitizer counters
 #                                   bench launch race late_sanitizer late_repeats; default: all
-#                                   calls beside_torch decode xattention prebuilt: with what is said at each below
+#                                   calls beside_torch decode xattention phases prebuilt: with what is said at each below
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -108,15 +108,16 @@ decode() {
     "${KILN_PEERS:-build/peers}"
 }
 
-# XAttention by phases, beside our dense attention, and the kernels it is made of against float64.
+# XAttention's kernels against float64, then by phases beside the Triton peer and dense attention: build/kiln-beside and
+# KILN_PEERS as above, with peer_xattention.py.
 xattention() {
-  local status=0 options
-  bash "$bundle/gpu_tests" '[prefill],[sequences],[heads],[xattention],[antidiag]' || status=1
-  for options in "--seq 8192" "--seq 32768" "--seq 32768 --stride 16" "--seq 131072" "--seq 131072 --stride 16" \
-    "--seq 4096" "--seq 6656 --heads 24 --threshold 0.95"; do
-    "$bundle/kiln" run xattention --device cuda --heads 32 $options || status=1
-  done
-  return $status
+  bash "$bundle/gpu_tests" '[prefill],[sequences],[heads],[xattention],[antidiag]' || return 1
+  phases --break-even
+}
+
+phases() {
+  python3 -B tests/gpu/xattention_beside_peers.py "${KILN_BESIDE:-build/kiln-beside}/libkiln_beside_torch.so" \
+    "${KILN_PEERS:-build/peers}" "$@"
 }
 
 # build/kiln-prebuilt: `KILN_PTXAS=$(which ptxas) kiln prebuild --arch sm_90 --out build/kiln-prebuilt
@@ -158,6 +159,7 @@ for name in "${chosen[@]}"; do
     beside_torch) part beside_torch 300 beside_torch ;;
     decode) lines=60 part decode 300 decode ;;
     xattention) lines=90 part xattention 590 xattention ;;
+    phases) lines=90 part phases 500 phases --break-even ;;
     prebuilt) part prebuilt 120 prebuilt ;;
     launch) part launch 200 bash "$bundle/gpu_tests" --launch-cost ;;
     *) part "${name//[^a-z]/_}" 400 bash "$bundle/gpu_tests" "$name" ;;

@@ -68,6 +68,11 @@ Value Views::of(const TensorInfo& tensor, const Shape& shape) {
   sizes.insert(random_.chance(85) ? sizes.end() : sizes.begin(), wide.begin(), wide.end());
   Value value = tensor.value;
   Shape base = tensor.shape;
+  if (rank > 1 && random_.chance(20)) {
+    const int axis = static_cast<int>(random_.between(0, static_cast<int64_t>(rank) - 2));
+    value = some_of(tensor.value, axis);
+    base[static_cast<size_t>(axis)] = kDynamic;
+  }
   if (random_.chance(25)) {  // through a view that reaches to the ends
     std::vector<Value> at;
     for (size_t axis = 0; axis < rank; ++axis)
@@ -82,6 +87,12 @@ Value Views::of(const TensorInfo& tensor, const Shape& shape) {
     at.push_back(index_in(base[axis], sizes[axis]));
   }
   return builder_.slice(value, at, sizes);
+}
+
+Value Views::some_of(Value tensor, int axis) {
+  const Value first = random_.chance(90) ? traced(-1, 4) : far();
+  const Value end = random_.chance(40) ? far() : traced(-1, 20);
+  return builder_.every(tensor, axis, random_.pick({1, 2, 3, 8}), first, end);
 }
 
 Value Views::rows_of(const TensorInfo& tensor, const Shape& tail) {
@@ -101,7 +112,9 @@ Value Views::rows_of(const TensorInfo& tensor, const Shape& tail) {
     at.push_back(to_end ? random_.chance(60) ? small(0, 0) : traced(-1, 2)
                         : index_in(extent, size));
   }
-  return builder_.slice(tensor.value, at, sizes);
+  const bool some = !tail.empty() && sizes[axis_of_rows] == kDynamic && random_.chance(20);
+  return builder_.slice(some ? some_of(tensor.value, static_cast<int>(axis_of_rows)) : tensor.value,
+                        at, sizes);
 }
 
 }  // namespace kiln::differential

@@ -37,6 +37,7 @@ class Views {
  private:
   Value index(int64_t extent, int64_t size, bool may_stick_out);
   Value index_in(int64_t extent, int64_t size);  // of a tensor
+  Value some_of(Value tensor, int axis);         // some of its elements along an axis but the last
 
   Builder& builder_;
   Random& random_;
