@@ -37,11 +37,17 @@ OnlineSoftmax::OnlineSoftmax(Arg rows, Arg scale, Loc loc)
   clear(sum_, loc);
 }
 
-void OnlineSoftmax::step(const Storage& s, const Storage& p, const Storage& acc, Loc loc) {
+void OnlineSoftmax::step(const Storage& s, const Storage& p, Loc loc) {
   Tracer& tracer = Tracer::current(loc);
   auto use = [&](const auto& named) { return tracer.use(named.traced(), loc); };
   tracer.emit(OpCode::SoftmaxStep, {use(s), use(max_), use(sum_), use(p), use(alpha_), use(scale_)},
               {}, loc);
+}
+
+void OnlineSoftmax::step(const Storage& s, const Storage& p, const Storage& acc, Loc loc) {
+  step(s, p, loc);
+  Tracer& tracer = Tracer::current(loc);
+  auto use = [&](const auto& named) { return tracer.use(named.traced(), loc); };
   tracer.emit(OpCode::ScaleRows, {use(acc), use(alpha_)}, {}, loc);
 }
 

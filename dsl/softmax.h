@@ -15,6 +15,14 @@ class OnlineSoftmax {
   // The caller's gemm(p, v, acc) comes after it.
   void step(const Storage& s, const Storage& p, const Storage& acc, Loc loc = Loc::here());
 
+  // The same where nothing is accumulated: what follows keeps maximum() for itself.
+  void step(const Storage& s, const Storage& p, Loc loc = Loc::here());
+
+  // So far, of every row (f32): what its p are relative to (-inf: p are 0), and how much they are
+  // in all relative to that.
+  const Tile& maximum() const { return max_; }
+  const Tile& sum() const { return sum_; }
+
   // acc /= sum; lse = scale · maximum + ln(sum).
   void finish(const Storage& acc, Loc loc = Loc::here());
   void finish(const Storage& acc, const Storage& lse, Loc loc = Loc::here());

@@ -51,7 +51,7 @@ void CellScores::compute(const Expr& row, const Expr& col, const Tile& scores) c
     const Expr part = step % parts * columns;
     s.load_queries(t_.q, head_, {stride, stride - 1 - token, s.q_len, row, part}, q);
     s.load_keys(t_.k, head_kv_, {stride, token, s.key_end, col, part}, k);
-    gemm(q, k, scores, {.transpose_b = true});
+    gemm(q, k, scores, {.transpose_b = true, .policy = FullRow});
   }
 }
 

@@ -8,6 +8,7 @@
 namespace kiln {
 
 constexpr int64_t kCellTile = 128;  // rows and columns of a tile of cells
+constexpr int kCellThreads = 128;   // that compute one: few, each with many rows (H200)
 
 struct CellInterface {
   const AntidiagConfig& c;

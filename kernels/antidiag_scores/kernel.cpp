@@ -11,7 +11,7 @@ Kernel antidiag_scores_kernel(const AntidiagConfig& config) {
     Tensor out = output("scores", c.out, {t.batch, t.heads, t.rows(), t.cols()});
     const auto grid =
         launch({ceildiv(t.cols(), kCellTile), ceildiv(t.rows(), kCellTile), t.heads * t.batch},
-               {.threads = 256});
+               {.threads = kCellThreads});
     const Expr row = grid[1] * kCellTile, col = grid[0] * kCellTile;
     const Expr head = grid[2] % t.heads;
     const CellSequence sequence(t, grid[2] / t.heads);

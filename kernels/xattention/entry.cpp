@@ -4,6 +4,7 @@
 
 #include "ir/error.h"
 #include "kernels/access.h"
+#include "kernels/antidiag_scores/cells.h"
 #include "kernels/argument_checks.h"
 #include "kernels/xattention/xattention.h"
 
@@ -72,9 +73,7 @@ EstimateConfig validated(EstimateConfig config) {
   if (config.threads < 0 || config.threads > 1024 || config.threads % 32 != 0)
     throw UserError(
         fmt::format("threads: expected 0 to 1024, a multiple of 32, got {}", config.threads));
-  // With 256 threads, what packed sequences and given starts take does not fit the registers.
-  if (config.threads == 0)
-    config.threads = config.varlen || config.lengths || config.q_start ? 512 : 256;
+  if (config.threads == 0) config.threads = kCellThreads;
   config.select.causal = config.causal;
   // Its chunks are whole blocks.
   config.select.ref_chunk = config.select.ref_compat ? ceil_div(config.chunk, config.block) : 0;

@@ -1,9 +1,8 @@
-// Block sums of the softmaxed scores of cells, then the choice. A block of threads has a tile of
-// rows of one head and computes their scores twice: for the maximum and sum of each row, then for
-// its weights, so that no score is ever in memory.
+// Block sums of the softmaxed scores of cells, then the choice. A block of threads takes tiles of
+// rows of a head, one after another; no score is ever in memory.
 #include "kernels/xattention/estimate.h"
 
-#include "kernels/softmax_block_sum/block_sums.h"
+#include "kernels/xattention/tile_sums.h"
 
 namespace kiln {
 namespace {
@@ -14,40 +13,68 @@ std::optional<Expr> takes_all(const EstimateConfig& c, const CellSequence& seque
   return sequence.k_len < c.dense_below;
 }
 
-void write_sums(const EstimateConfig& c, const CellInterface& t, const Expr& scale,
-                const Tensor& out) {
+// Of how many tiles of rows there are, those that are in work at a time: what each keeps is then
+// small beside the scores (docs/xattention.md).
+Expr places_for(const Expr& tiles) {
+  constexpr int64_t kMost = 264;  // blocks of threads that an H200 has room for
+  constexpr int64_t kShare = 4;
+  return max(min(tiles / kShare, kMost), 1);
+}
+
+void write_tile(const EstimateConfig& c, const CellInterface& t, const Expr& scale,
+                const Tensor& out, const TileSums::Kept& kept, const Expr& place,
+                const Expr& number) {
   const int64_t block = c.block / c.stride, blocks = kCellTile / block;  // of cells; of a tile
-  const auto grid = launch({ceildiv(t.rows(), kCellTile), t.heads, t.batch},
-                           {.threads = static_cast<int>(c.threads)});
   // Causal rows see the more the later they are: those begin first.
-  const Expr tile = ceildiv(t.rows(), kCellTile) - 1 - grid[0], row = tile * kCellTile;
-  const Expr &h = grid[1], &b = grid[2];
+  const Expr planes = t.heads * t.batch;
+  const Expr tile = ceildiv(t.rows(), kCellTile) - 1 - number / planes, row = tile * kCellTile;
+  const Expr h = number % planes % t.heads, b = number % planes / t.heads;
   const CellSequence sequence(t, b);
   if (c.checked) sequence.check();
-  const CellScores scores(t, sequence, h);
+  const CellScores cells(t, sequence, h);
 
-  BlockSums sums(kCellTile, block, scale, [&](const Expr& i) {
-    return select(row + i < sequence.rows, sequence.seen_cols(row + i), 0);
-  });
-  const std::optional<Expr> all = takes_all(c, sequence);
-  const Expr is_there = row < sequence.rows, estimated = all ? is_there && !*all : is_there;
+  const std::optional<Expr> all_seen = takes_all(c, sequence);
+  const Expr is_there = row < sequence.rows;
+  const Expr estimated = all_seen ? is_there && !*all_seen : is_there;
   const Expr most =
       ceildiv(select(estimated, sequence.seen_cols(row + (kCellTile - 1)), 0), kCellTile);
-  const auto store = [&](const Tile& tile_sums, const Expr& column) {
-    copy(tile_sums, out(b, h, span(tile * blocks, blocks), span(column * blocks, blocks)));
+  const auto store = [&](const Tile& sums, const Expr& first) {
+    copy(sums, out(b, h, span(tile * blocks, blocks), span(first, sums.shape()[1])));
   };
-  Tile s = alloc_fragment({kCellTile, kCellTile}, F32);
+  TileSums sums(kept, kCellTile, block, scale, place);
+  Tile scores = alloc_fragment({kCellTile, kCellTile}, F32);
   for (auto column : serial(most)) {
-    scores.compute(row, column * kCellTile, s);
-    sums.observe(column * kCellTile, s);
+    const Expr col = column * kCellTile;
+    cells.compute(row, col, scores);
+    const Expr all_there = row + kCellTile <= sequence.rows;
+    when(!(all_there && col + kCellTile <= sequence.seen_cols(row)), [&] {
+      for (auto [i, j] : parallel(kCellTile, kCellTile))
+        scores(i, j) = select(sequence.is_seen(row + i, col + j), scores(i, j), -infinity(F32));
+    });
+    sums.observe(column, scores);
   }
-  for (auto column : serial(most)) {
-    scores.compute(row, column * kCellTile, s);
-    store(sums.sum(column * kCellTile, s), column);
-  }
-  Tile nothing = alloc_fragment({blocks, blocks}, F32);
+  sums.finish(most, store);
+  const int64_t columns = TileSums::together(kCellTile, block) * blocks;
+  Tile nothing = alloc_fragment({blocks, columns}, F32);
   clear(nothing);
-  for (auto column : serial(most, ceildiv(t.cols(), kCellTile))) store(nothing, column);
+  for (auto chunk :
+       serial(ceildiv(most * blocks, columns), ceildiv(ceildiv(t.cols(), block), columns)))
+    store(nothing, chunk * columns);
+}
+
+void write_sums(const EstimateConfig& c, const CellInterface& t, const Expr& scale,
+                const Tensor& out) {
+  const int64_t block = c.block / c.stride;
+  const Expr tiles = ceildiv(t.rows(), kCellTile) * t.heads * t.batch, places = places_for(tiles);
+  const TileSums::Kept kept =
+      TileSums::keep(kCellTile, block, places, ceildiv(t.cols(), kCellTile));
+  const auto grid = launch({places}, {.threads = static_cast<int>(c.threads)});
+  const Expr& place = grid[0];
+  // There and back, so that no place has the longest of every round.
+  for (auto round : serial(ceildiv(tiles, places))) {
+    const Expr number = round * places + select(round % 2 == 0, place, places - 1 - place);
+    when(number < tiles, [&] { write_tile(c, t, scale, out, kept, place, number); });
+  }
 }
 
 // What block row `row` of a sequence sees, and where it stands.
@@ -79,7 +106,7 @@ void estimate(const EstimateConfig& c, const CellInterface& t, const Expr& scale
 Kernel xattn_estimate_kernel(const EstimateConfig& config) {
   const EstimateConfig c = validated(config);
   const AntidiagConfig cells = c.cells();
-  return trace("xattn_estimate", [&] {
+  return trace("xattn_estimate", {.fast_math = true}, [&] {
     const SequenceInterface sequences(cells.sequences(), true);
     const CellInterface t(cells, sequences);
     const Expr rows = ceildiv(t.seq, c.block), cols = ceildiv(t.seq_kv, c.block);

@@ -58,15 +58,17 @@ Call compiled(const Settings& s) {
   const PrefillConfig config = validated(config_of(s), device.target());
   const EstimateConfig estimate = validated(config.estimate());
   switch (s.phase) {
-    case kScores:
-      return
-          [call = antidiag_scores(device, estimate.cells())](const Given* t, float, void* stream) {
-            AntidiagArgs args;
-            args.q = memory_of(t[0]);
-            args.k = memory_of(t[1]);
-            args.scores = memory_of(t[2]);
-            call(args, stream);
-          };
+    case kScores: {
+      AntidiagConfig cells = estimate.cells();
+      cells.out = F16;
+      return [call = antidiag_scores(device, cells)](const Given* t, float, void* stream) {
+        AntidiagArgs args;
+        args.q = memory_of(t[0]);
+        args.k = memory_of(t[1]);
+        args.scores = memory_of(t[2]);
+        call(args, stream);
+      };
+    }
     case kBlockSums:
       return [call = softmax_block_sum(device, {.block = s.block / s.stride})](
                  const Given* t, float scale, void* stream) {
