@@ -46,7 +46,7 @@ void CellScores::compute(const Expr& row, const Expr& col, const Tile& scores) c
   Tile q = alloc_shared({kCellTile, columns}, t_.c.dtype);
   Tile k = alloc_shared({kCellTile, columns}, t_.c.dtype);
   clear(scores);
-  for (auto step : pipelined(stride * parts, {.stages = 2})) {
+  for (auto step : pipelined(stride * parts, {.stages = 3})) {
     const Expr token = step / parts;
     const Expr part = step % parts * columns;
     s.load_queries(t_.q, head_, {stride, stride - 1 - token, s.q_len, row, part}, q);

@@ -17,7 +17,7 @@ std::optional<Expr> takes_all(const EstimateConfig& c, const CellSequence& seque
 // small beside the scores (docs/xattention.md).
 Expr places_for(const Expr& tiles) {
   constexpr int64_t kMost = 264;  // blocks of threads that an H200 has room for
-  constexpr int64_t kShare = 4;
+  constexpr int64_t kShare = 5;
   return max(min(tiles / kShare, kMost), 1);
 }
 

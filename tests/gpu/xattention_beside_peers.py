@@ -118,12 +118,13 @@ class Problem:
         return int(counts.sum()) / (HEADS * self.blocks * (self.blocks + 1) / 2)
 
 
-def memory_of_prefill(problem, prefill):
-    """Device memory that a first call takes beyond its tensors."""
+def memory_of_prefill(problem):
+    """Device memory that a call takes beyond its tensors: of one that is the first of this size."""
+    prefill = Kiln("prefill", problem.stride)
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     before = torch.cuda.mem_get_info()[0]
-    prefill()
+    prefill(problem.q, problem.k, problem.v, problem.o)
     torch.cuda.synchronize()
     return before - torch.cuda.mem_get_info()[0]
 
@@ -178,11 +179,10 @@ def floors(problem, density):
 def measure(length, stride, peer, pp, table, configs):
     problem = Problem(sys.modules["peers_common"], length, stride)
     whole = HEADS * problem.cells ** 2 * 2 < 20e9
+    extra = memory_of_prefill(problem)
     runners = problem.ours(whole)
     for name in ("estimate and choice", "attend"):
         runners[name]()
-    prefill = runners["prefill"]
-    extra = memory_of_prefill(problem, prefill)
     peers, w, mask, counts = peer_runners(problem, peer, pp, configs)
     compare(problem, w, mask, counts)
     from torch.nn.attention import SDPBackend, sdpa_kernel

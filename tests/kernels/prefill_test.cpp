@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ir/error.h"
+#include "kernels/access.h"
 #include "kernels/compare.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/batch_case.h"
@@ -341,5 +342,24 @@ TEST_CASE("xattention_prefill: what a device finds wrong", "[prefill][errors]") 
                       Contains("q_start: expected 0 or more, with keys for all queries behind it"));
     c.data.use_starts({0});
     c.update();
+  }
+}
+
+TEST_CASE("xattention_prefill: a call takes little beside a matrix of scores", "[prefill]") {
+  for (int64_t stride : {4, 8, 16}) {
+    PrefillConfig config;
+    config.stride = stride;
+    const XattentionPrefill prefill = xattention_prefill(device("host"), config);
+    for (int64_t heads : {1, 8, 32, 128})
+      for (int64_t seq : {2048, 3000, 4096, 8192, 16384, 32768, 131072, 1 << 20}) {
+        const PrefillLimits limits{
+            .batch = 1, .heads = heads, .heads_kv = heads, .seq = seq, .seq_kv = seq};
+        const double cells = static_cast<double>(heads) * std::pow(ceil_div(seq, stride), 2);
+        const auto taken = static_cast<double>(prefill.workspace_bytes(limits));
+        INFO("stride " << stride << ", " << heads << " heads, " << seq << " tokens: " << taken);
+        // Of scores in f16; in f32 where the cells are the largest, or few.
+        const bool f16 = stride <= 8 && seq >= PrefillConfig::kDenseBelow;
+        if (stride <= 8 || seq >= 16384) CHECK(taken * 16 <= cells * (f16 ? 2 : 4));
+      }
   }
 }
