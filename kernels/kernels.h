@@ -6,6 +6,7 @@
 #include "kernels/compare.h"
 #include "kernels/infllmv2/compressed_scores.h"
 #include "kernels/infllmv2/pooling.h"
+#include "kernels/infllmv2/token_choice.h"
 #include "kernels/masks.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"

@@ -11,6 +11,7 @@
 #include "kernels/block_sparse_attention/entry.h"
 #include "kernels/infllmv2/compressed_scores.h"
 #include "kernels/infllmv2/pooling.h"
+#include "kernels/infllmv2/token_choice.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quest/quest.h"
 #include "kernels/row_softmax/row_softmax.h"
@@ -97,15 +98,22 @@ double bytes_of(const Memory& memory) {
 }
 
 const std::vector<KernelEntry>& kernel_registry() {
-  static const std::vector<KernelEntry> registry = {
-      antidiag_scores_entry(),  block_sparse_attention_entry(),
-      matmul_entry(),           minmax_pool_entry(),
-      quest_score_entry(),      row_softmax_entry(),
-      select_blocks_entry(),    softmax_block_sum_entry(),
-      sparse_decode_entry(),    tile_copy_entry(),
-      xattn_estimate_entry(),   xattention_prefill_entry(),
-      mean_pool_entry(),        max_pool_entry(),
-      compressed_scores_entry()};
+  static const std::vector<KernelEntry> registry = {antidiag_scores_entry(),
+                                                    block_sparse_attention_entry(),
+                                                    matmul_entry(),
+                                                    minmax_pool_entry(),
+                                                    quest_score_entry(),
+                                                    row_softmax_entry(),
+                                                    select_blocks_entry(),
+                                                    softmax_block_sum_entry(),
+                                                    sparse_decode_entry(),
+                                                    tile_copy_entry(),
+                                                    xattn_estimate_entry(),
+                                                    xattention_prefill_entry(),
+                                                    mean_pool_entry(),
+                                                    max_pool_entry(),
+                                                    compressed_scores_entry(),
+                                                    token_choice_entry()};
   return registry;
 }
 

@@ -4,23 +4,18 @@
 #include <algorithm>
 #include <limits>
 
-#include "dsl/dsl.h"
+#include "kernels/infllmv2/packed_tiles.h"
 
 namespace kiln {
 namespace {
+
+using infllmv2::Packed;
 
 constexpr int64_t kSequences = 128;  // whose windows are added up together
 
 Expr i32(int64_t value) {
   return cast(value, I32);
 }
-
-// A packed batch: tokens of sequence b.
-struct Packed {
-  Expr begin, length;
-  Packed(const Tensor& ends, const Expr& b, const Expr& most)
-      : begin(ends(b)), length(min(max(ends(b + 1) - ends(b), 0), most)) {}
-};
 
 Expr windows_of(const MeanPoolConfig& c, const Expr& tokens) {
   return max(floordiv(tokens - c.window, c.stride) + 1, 0);

@@ -1,41 +1,15 @@
 // Checks, calls by name, and plain float64.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <limits>
 
-#include "ir/error.h"
-#include "kernels/access.h"
-#include "kernels/argument_checks.h"
+#include "kernels/infllmv2/packed.h"
 #include "kernels/infllmv2/pooling.h"
 
 namespace kiln {
 namespace {
 
+using namespace infllmv2;
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-void require(const char* field, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high)
-    throw UserError(fmt::format("{}: expected {} to {}, got {}", field, low, high, value));
-}
-
-// Of a packed batch, the length of sequence b.
-int64_t length_of(const Memory& ends, int64_t b, int64_t most) {
-  return std::clamp<int64_t>(load_int(ends, {b + 1}) - load_int(ends, {b}), 0, most);
-}
-
-void require_ends(const char* what, const Memory& ends) {
-  require_dtype(what, ends, I32);
-  require_rank(what, ends, 1, "batch + 1");
-  if (ends.shape[0] < 1)
-    throw UserError(fmt::format("{}: expected 1 entry or more, got none", what));
-}
-
-void require_longest(int64_t longest) {
-  if (longest < 0)
-    throw UserError(
-        fmt::format("max_seqlen: expected the longest sequence's tokens, got {}", longest));
-}
 
 MeanPoolConfig mean_config(const Options& options) {
   MeanPoolConfig config;
