@@ -5,6 +5,7 @@
 #include "kernels/block_sparse_attention/block_sparse_attention.h"
 #include "kernels/compare.h"
 #include "kernels/infllmv2/compressed_scores.h"
+#include "kernels/infllmv2/importance.h"
 #include "kernels/infllmv2/pooling.h"
 #include "kernels/infllmv2/token_choice.h"
 #include "kernels/masks.h"

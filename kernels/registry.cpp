@@ -10,6 +10,7 @@
 #include "kernels/antidiag_scores/antidiag_scores.h"
 #include "kernels/block_sparse_attention/entry.h"
 #include "kernels/infllmv2/compressed_scores.h"
+#include "kernels/infllmv2/importance.h"
 #include "kernels/infllmv2/pooling.h"
 #include "kernels/infllmv2/token_choice.h"
 #include "kernels/matmul/matmul.h"
@@ -113,7 +114,9 @@ const std::vector<KernelEntry>& kernel_registry() {
                                                     mean_pool_entry(),
                                                     max_pool_entry(),
                                                     compressed_scores_entry(),
-                                                    token_choice_entry()};
+                                                    token_choice_entry(),
+                                                    token_importance_entry(),
+                                                    nosa_mean_pool_entry()};
   return registry;
 }
 
