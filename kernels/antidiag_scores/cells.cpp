@@ -43,8 +43,8 @@ void CellScores::compute(const Expr& row, const Expr& col, const Tile& scores) c
   const CellSequence& s = sequence_;
   const auto stride = static_cast<int>(t_.c.stride);
   const int64_t columns = columns_of(t_.c.head_dim), parts = t_.c.head_dim / columns;
-  Tile q = alloc_shared({kCellTile, columns}, t_.c.dtype);
-  Tile k = alloc_shared({kCellTile, columns}, t_.c.dtype);
+  Tile q = alloc_shared({scores.shape()[0], columns}, t_.c.dtype);
+  Tile k = alloc_shared({scores.shape()[1], columns}, t_.c.dtype);
   clear(scores);
   for (auto step : pipelined(stride * parts, {.stages = 3})) {
     const Expr token = step / parts;

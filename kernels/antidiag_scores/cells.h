@@ -42,8 +42,8 @@ struct CellSequence : Sequence {
 class CellScores {
  public:
   CellScores(const CellInterface& t, const CellSequence& sequence, const Expr& head);
-  // scores (fragment f32, kCellTile x kCellTile) of the cells from row and col on; what is beyond
-  // the sequence's ends counts 0.
+  // scores (fragment f32) of the cells from row and col on; what is beyond the sequence's ends
+  // counts 0.
   void compute(const Expr& row, const Expr& col, const Tile& scores) const;
 
  private:

@@ -21,13 +21,19 @@ Expr places_for(const Expr& tiles) {
   return max(min(tiles / kShare, kMost), 1);
 }
 
+// Half as many columns take 1.6 times as long (H200): each row of keys serves too few queries.
+TileSums::Shape shape_of(const EstimateConfig& c) {
+  return {.rows = kCellTile, .columns = kCellTile, .block = c.block / c.stride};
+}
+
 void write_tile(const EstimateConfig& c, const CellInterface& t, const Expr& scale,
                 const Tensor& out, const TileSums::Kept& kept, const Expr& place,
                 const Expr& number) {
-  const int64_t block = c.block / c.stride, blocks = kCellTile / block;  // of cells; of a tile
+  const TileSums::Shape shape = shape_of(c);
+  const int64_t row_blocks = shape.rows / shape.block;
   // Causal rows see the more the later they are: those begin first.
   const Expr planes = t.heads * t.batch;
-  const Expr tile = ceildiv(t.rows(), kCellTile) - 1 - number / planes, row = tile * kCellTile;
+  const Expr tile = ceildiv(t.rows(), shape.rows) - 1 - number / planes, row = tile * shape.rows;
   const Expr h = number % planes % t.heads, b = number % planes / t.heads;
   const CellSequence sequence(t, b);
   if (c.checked) sequence.check();
@@ -37,37 +43,36 @@ void write_tile(const EstimateConfig& c, const CellInterface& t, const Expr& sca
   const Expr is_there = row < sequence.rows;
   const Expr estimated = all_seen ? is_there && !*all_seen : is_there;
   const Expr most =
-      ceildiv(select(estimated, sequence.seen_cols(row + (kCellTile - 1)), 0), kCellTile);
+      ceildiv(select(estimated, sequence.seen_cols(row + (shape.rows - 1)), 0), shape.columns);
   const auto store = [&](const Tile& sums, const Expr& first) {
-    copy(sums, out(b, h, span(tile * blocks, blocks), span(first, sums.shape()[1])));
+    copy(sums, out(b, h, span(tile * row_blocks, row_blocks), span(first, sums.shape()[1])));
   };
-  TileSums sums(kept, kCellTile, block, scale, place);
-  Tile scores = alloc_fragment({kCellTile, kCellTile}, F32);
+  TileSums sums(kept, shape, scale, place);
+  Tile scores = alloc_fragment({shape.rows, shape.columns}, F32);
   for (auto column : serial(most)) {
-    const Expr col = column * kCellTile;
+    const Expr col = column * shape.columns;
     cells.compute(row, col, scores);
-    const Expr all_there = row + kCellTile <= sequence.rows;
-    when(!(all_there && col + kCellTile <= sequence.seen_cols(row)), [&] {
-      for (auto [i, j] : parallel(kCellTile, kCellTile))
+    const Expr all_there = row + shape.rows <= sequence.rows;
+    when(!(all_there && col + shape.columns <= sequence.seen_cols(row)), [&] {
+      for (auto [i, j] : parallel(shape.rows, shape.columns))
         scores(i, j) = select(sequence.is_seen(row + i, col + j), scores(i, j), -infinity(F32));
     });
     sums.observe(column, scores);
   }
   sums.finish(most, store);
-  const int64_t columns = TileSums::together(kCellTile, block) * blocks;
-  Tile nothing = alloc_fragment({blocks, columns}, F32);
+  const int64_t columns = shape.together() * shape.blocks();
+  Tile nothing = alloc_fragment({row_blocks, columns}, F32);
   clear(nothing);
-  for (auto chunk :
-       serial(ceildiv(most * blocks, columns), ceildiv(ceildiv(t.cols(), block), columns)))
+  for (auto chunk : serial(ceildiv(most * shape.blocks(), columns),
+                           ceildiv(ceildiv(t.cols(), shape.block), columns)))
     store(nothing, chunk * columns);
 }
 
 void write_sums(const EstimateConfig& c, const CellInterface& t, const Expr& scale,
                 const Tensor& out) {
-  const int64_t block = c.block / c.stride;
-  const Expr tiles = ceildiv(t.rows(), kCellTile) * t.heads * t.batch, places = places_for(tiles);
-  const TileSums::Kept kept =
-      TileSums::keep(kCellTile, block, places, ceildiv(t.cols(), kCellTile));
+  const TileSums::Shape shape = shape_of(c);
+  const Expr tiles = ceildiv(t.rows(), shape.rows) * t.heads * t.batch, places = places_for(tiles);
+  const TileSums::Kept kept = TileSums::keep(shape, places, ceildiv(t.cols(), shape.columns));
   const auto grid = launch({places}, {.threads = static_cast<int>(c.threads)});
   const Expr& place = grid[0];
   // There and back, so that no place has the longest of every round.

@@ -46,6 +46,7 @@ std::vector<std::string> values_of(const AttrInfo& attr) {
   if (attr.type == AttrType::Word) return attr.words;
   if (attr.name == "dim") return {"0", "1", "2", "3"};
   if (attr.name == "stages") return {"0", "1", "2", "3", "4", "5"};
+  if (!attr.default_value) return {"given"};
   return {"default", "given"};
 }
 
