@@ -263,8 +263,8 @@ void count_shared(InstructionProfile& profile, const uint64_t* addresses, uint32
   }
 }
 
-void count_global(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
-                  uint32_t bytes) {
+uint64_t count_global(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
+                      uint32_t bytes) {
   uint64_t sectors[kLanes * 2];
   size_t count = 0;
   for_each_lane(mask, [&](int lane) {
@@ -273,14 +273,19 @@ void count_global(InstructionProfile& profile, const uint64_t* addresses, uint32
       if (count == 0 || sectors[count - 1] != sector) sectors[count++] = sector;
   });
   std::sort(sectors, sectors + count);
-  profile.sectors += static_cast<uint64_t>(std::unique(sectors, sectors + count) - sectors);
+  const auto distinct = static_cast<uint64_t>(std::unique(sectors, sectors + count) - sectors);
+  profile.sectors += distinct;
   profile.bytes += uint64_t{bytes} * static_cast<uint64_t>(std::popcount(mask));
+  return distinct;
 }
 
 void count_access(Warp& warp, Space space, const uint64_t* addresses, uint32_t mask,
                   uint32_t bytes) {
   if (space == Space::Shared) count_shared(warp.profile(), addresses, mask, bytes);
-  if (space == Space::Global) count_global(warp.profile(), addresses, mask, bytes);
+  if (space != Space::Global) return;
+  const uint64_t sectors = count_global(warp.profile(), addresses, mask, bytes);
+  if (warp.block().clock && warp.instruction().source->opcode == "st")
+    warp.block().clock->store(warp.index, sectors);
 }
 
 }  // namespace kiln::ptx

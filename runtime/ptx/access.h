@@ -63,8 +63,8 @@ std::string describe_address(const Grid& grid, Space space, uint64_t address);
 // Counters of one request.
 void count_shared(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
                   uint32_t bytes);
-void count_global(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
-                  uint32_t bytes);
+uint64_t count_global(InstructionProfile& profile, const uint64_t* addresses, uint32_t mask,
+                      uint32_t bytes);  // sectors
 void count_access(Warp& warp, Space space, const uint64_t* addresses, uint32_t mask,
                   uint32_t bytes);
 

@@ -2,47 +2,13 @@
 // unrolled code would not fit a cache. Lanes do not disturb one another: each follows one path, and
 // an instruction writes its own lanes only.
 #include <algorithm>
-#include <bit>
 #include <queue>
 #include <vector>
 
-#include "runtime/ptx/program.h"
+#include "runtime/ptx/liveness.h"
 
 namespace kiln::ptx {
 namespace {
-
-class BitSet {
- public:
-  explicit BitSet(size_t bits = 0) : words_((bits + 63) / 64) {}
-  bool test(size_t i) const { return words_[i / 64] >> (i % 64) & 1; }
-  void set(size_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
-  void reset(size_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
-  // this |= a & ~b, or |= a; whether that changed it.
-  bool merge(const BitSet& a, const BitSet* without = nullptr) {
-    uint64_t changed = 0;
-    for (size_t i = 0; i < words_.size(); ++i) {
-      uint64_t now = words_[i] | (without ? a.words_[i] & ~without->words_[i] : a.words_[i]);
-      changed |= now ^ words_[i];
-      words_[i] = now;
-    }
-    return changed != 0;
-  }
-  template <class F>
-  void for_each(F f) const {
-    for (size_t i = 0; i < words_.size(); ++i)
-      for (uint64_t rest = words_[i]; rest != 0; rest &= rest - 1)
-        f(i * 64 + static_cast<size_t>(std::countr_zero(rest)));
-  }
-
- private:
-  std::vector<uint64_t> words_;
-};
-
-struct Block {
-  int32_t first = 0, end = 0;
-  std::vector<int32_t> successors;
-  BitSet uses, defines, live_in, live_out;
-};
 
 struct Interval {
   int32_t first = INT32_MAX, last = -1;
@@ -52,70 +18,10 @@ struct Interval {
   }
 };
 
-template <class F>
-void for_each_operand(const Instruction& instruction, F f) {
-  for (uint32_t i = 0; i < instruction.operands; ++i)
-    if (instruction.operand[i].slot >= 0) f(instruction.operand[i]);
-}
-
-std::vector<Block> blocks_of(const Entry& entry, size_t registers) {
-  const auto& code = entry.code;
-  std::vector<Block> blocks;
-  std::vector<int32_t> block_of(code.size());
-  for (size_t i = 0; i < code.size(); ++i) {
-    if (code[i].leader) blocks.emplace_back().first = static_cast<int32_t>(i);
-    block_of[i] = static_cast<int32_t>(blocks.size()) - 1;
-    blocks.back().end = static_cast<int32_t>(i) + 1;
-  }
-  for (Block& block : blocks) {
-    block.uses = block.defines = block.live_in = block.live_out = BitSet(registers);
-    for (int32_t i = block.first; i < block.end; ++i) {
-      const Instruction& instruction = code[static_cast<size_t>(i)];
-      auto use = [&](int32_t slot) {
-        if (!block.defines.test(static_cast<size_t>(slot)))
-          block.uses.set(static_cast<size_t>(slot));
-      };
-      if (instruction.guard >= 0) use(instruction.guard);
-      for_each_operand(instruction, [&](const Operand& operand) {
-        if (operand.role == OperandRole::Use) use(operand.slot);
-      });
-      if (instruction.guard >= 0) continue;  // may leave its results as they were
-      for_each_operand(instruction, [&](const Operand& operand) {
-        if (operand.role == OperandRole::Define)
-          block.defines.set(static_cast<size_t>(operand.slot));
-      });
-    }
-    const Instruction& last = code[static_cast<size_t>(block.end) - 1];
-    bool falls = last.guard >= 0 || last.flow == Flow::Next || last.flow > Flow::Exit;
-    auto end = static_cast<size_t>(block.end);
-    if (falls && end < code.size()) block.successors.push_back(block_of[end]);
-    if (last.flow == Flow::Branch)
-      block.successors.push_back(block_of[static_cast<size_t>(last.target)]);
-    if (last.flow == Flow::BranchTable)
-      for (int32_t target : entry.tables[static_cast<size_t>(last.target)])
-        block.successors.push_back(block_of[static_cast<size_t>(target)]);
-  }
-  return blocks;
-}
-
-void find_liveness(std::vector<Block>& blocks) {
-  for (Block& block : blocks) block.live_in.merge(block.uses);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = blocks.size(); i-- > 0;) {
-      Block& block = blocks[i];
-      bool grew = false;
-      for (int32_t to : block.successors)
-        grew |= block.live_out.merge(blocks[static_cast<size_t>(to)].live_in);
-      if (grew) changed |= block.live_in.merge(block.live_out, &block.defines);
-    }
-  }
-}
-
-std::vector<Interval> intervals_of(const Entry& entry, const std::vector<Block>& blocks,
+std::vector<Interval> intervals_of(const Entry& entry, const std::vector<BasicBlock>& blocks,
                                    size_t registers) {
   std::vector<Interval> intervals(registers);
-  for (const Block& block : blocks) {
+  for (const BasicBlock& block : blocks) {
     block.live_in.for_each([&](size_t r) { intervals[r].include(block.first); });
     block.live_out.for_each([&](size_t r) { intervals[r].include(block.end); });
     for (int32_t i = block.first; i < block.end; ++i) {
@@ -188,7 +94,7 @@ BitSet registers_of_wgmma(const Entry& entry, size_t registers) {
 
 void allocate_registers(Entry& entry, const Function& function) {
   size_t registers = function.registers.size();
-  std::vector<Block> blocks = blocks_of(entry, registers);
+  std::vector<BasicBlock> blocks = blocks_of(entry, registers);
   find_liveness(blocks);
   std::vector<Interval> intervals = intervals_of(entry, blocks, registers);
   std::vector<int32_t> slots(registers, -1);

@@ -111,7 +111,11 @@ void Flight::wait(Warp& warp, uint32_t open) {
                                 [&](const Wgmma& wgmma) { return wgmma.group >= until; });
   const auto count = static_cast<size_t>(end - pending_.begin());
   compute(warp, count);
-  for (size_t i = 0; i < count; ++i) warp.wait_until(pending_[i].due, Interval::Kind::WaitProducts);
+  for (size_t i = 0; i < count; ++i) {
+    warp.wait_until(pending_[i].due, Interval::Kind::WaitProducts);
+    if (auto& clock = warp.block().clock)
+      clock->results(warp.index, *pending_[i].in, pending_[i].due);
+  }
   warp.profile().completed += count;
   pending_.erase(pending_.begin(), end);
   retired_ = until;

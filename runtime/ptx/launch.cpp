@@ -30,6 +30,7 @@ Program parse(std::string_view text) {
     entry.most_registers = function.most_registers;
     Decoder(function, *module, entry).run();
     order_blocks(entry);
+    find_uniform(entry, function);
     allocate_registers(entry, function);
   }
   return Program(std::move(module));

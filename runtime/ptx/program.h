@@ -56,6 +56,7 @@ struct Instruction {
   bool leader = false;         // of a basic block
   bool check_defined = false;  // an operand may be a register that nothing was written to
   bool check_flight = false;   // an operand may be a register of a wgmma
+  bool uniform = true;         // of a wgmma: descriptors are the same in all lanes, for ptxas
   // Lanes wait for each other before it: those that the operand `members` names, or, if that is −1,
   // all that live.
   bool together = false;
@@ -142,6 +143,8 @@ struct Module {
 
 // Blocks and the order in which divergent lanes run them. order.cpp
 void order_blocks(Entry& entry);
+// Which wgmma have uniform descriptors. Before registers get slots. uniform.cpp
+void find_uniform(Entry& entry, const Function& function);
 // Virtual registers of the function get slots; those that may be read before they are written are
 // watched. allocate.cpp
 void allocate_registers(Entry& entry, const Function& function);

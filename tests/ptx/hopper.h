@@ -1,5 +1,6 @@
-// Two whole Hopper kernels (tests/ptx/hopper): block-sparse attention as nvcc compiled it (xdn) and
-// as LLVM compiled the same source (best22), with problems whose results are known.
+// Whole Hopper kernels (tests/ptx/hopper): block-sparse attention as nvcc compiled it (xdn) and as
+// LLVM compiled the same source (best22), and with other schedules, as nvcc did (noov, base, xk1,
+// xo0, xv4); problems whose results are known.
 #pragma once
 
 #include <cstdint>
