@@ -129,7 +129,9 @@ View every(const Tensor& tensor, int axis, int step, const Arg& first, const Arg
   if (axis < 0 || axis >= axes - 1)
     throw UserError(loc, fmt::format("every: axis: expected 0 to {}, got {}", axes - 2, axis),
                     "any axis but the last, whose elements lie side by side");
-  if (step < 1) throw UserError(loc, fmt::format("every: step: expected 1 or more, got {}", step));
+  if (step < 1)
+    throw UserError(loc, fmt::format("every: step: expected 1 or more, got {}", step),
+                    "1 takes them all");
   const Value begin = first.index("every: first"), bound = end.index("every: end");
   builder.loc = loc;
   return View(builder.every(base, axis, step, begin, bound), loc);

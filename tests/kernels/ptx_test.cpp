@@ -104,7 +104,7 @@ std::string text_or_error(const Make& make) {
 
 }  // namespace
 
-// On sm_80 ptxas keeps one register of the 255 and one more in memory, outside of the loops.
+// On sm_80 ptxas keeps one word of these in memory: of the 255 registers none is left.
 static bool is_known(const std::string& text, const std::string& target, const std::string& fault) {
   return target == "sm_80" && text == "xattn_estimate" && fault.starts_with("8 bytes stack frame");
 }
