@@ -40,7 +40,7 @@ struct PrefillConfig {
   Schedule schedule = Schedule::Auto;
   std::string target = {};
 
-  static constexpr int64_t kDenseBelow = 4096;
+  static constexpr int64_t kDenseBelow = 4608;
   int64_t dim_v() const { return head_dim_v ? head_dim_v : head_dim; }
   SequenceConfig sequences() const { return {varlen, lengths, page, q_start}; }
   EstimateConfig estimate() const;
