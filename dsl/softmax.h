@@ -18,10 +18,8 @@ class OnlineSoftmax {
   // The same where nothing is accumulated: what follows keeps maximum() for itself.
   void step(const Storage& s, const Storage& p, Loc loc = Loc::here());
 
-  // So far, of every row (f32): what its p are relative to (-inf: p are 0), and how much they are
-  // in all relative to that.
+  // So far, of every row (f32): what its p are relative to (-inf: p are 0).
   const Tile& maximum() const { return max_; }
-  const Tile& sum() const { return sum_; }
 
   // acc /= sum; lse = scale · maximum + ln(sum).
   void finish(const Storage& acc, Loc loc = Loc::here());

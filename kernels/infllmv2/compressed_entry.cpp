@@ -1,13 +1,8 @@
 // Checks, the call by name, and plain float64 of compressed_scores.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 
-#include "ir/error.h"
-#include "kernels/access.h"
-#include "kernels/argument_checks.h"
 #include "kernels/infllmv2/compressed_scores.h"
+#include "kernels/infllmv2/packed.h"
 
 namespace kiln {
 namespace {
@@ -17,10 +12,7 @@ float scale_of(const CompressedConfig& config, const CompressedArgs& args) {
       static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
-void require(const char* field, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high)
-    throw UserError(fmt::format("{}: expected {} to {}, got {}", field, low, high, value));
-}
+using infllmv2::require;
 
 void require_i32(const char* what, const Memory& tensor, int64_t entries) {
   require_dtype(what, tensor, I32);

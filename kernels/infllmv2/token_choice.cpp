@@ -9,8 +9,8 @@ namespace {
 
 using infllmv2::Packed;
 
-constexpr int64_t kMostBlocks = 8192;  // that NOSA keeps of a row
-constexpr int64_t kColumns = 256;      // looked at together
+constexpr int64_t kMostBlocks = TokenChoiceConfig::kMostBlocks;
+constexpr int64_t kColumns = 256;  // looked at together
 
 SelectConfig best_of_row(bool list) {
   SelectConfig config;

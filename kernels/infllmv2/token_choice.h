@@ -25,6 +25,7 @@ struct TokenChoiceConfig {
   // importance. `stride`: tokens from window to window of the importances, a divisor of block.
   bool nosa = false;
   int64_t select = 16, stride = 16;
+  static constexpr int64_t kMostBlocks = 8192;  // of a row, with two stages
   bool operator==(const TokenChoiceConfig&) const = default;
 
   int64_t forced() const { return init + local + (local_inclusive ? 1 : 0); }

@@ -102,9 +102,8 @@ void check(const TokenChoiceConfig& config, const TokenChoiceArgs& args) {
     require_dtype("importance", *args.importance, F32);
     require_rank("importance", *args.importance, 3, "heads_kv, batch, windows");
     require_shape("importance", *args.importance, {heads, batch, args.importance->shape[2]});
-    constexpr int64_t kMostBlocks = 8192;
-    if (args.scores.shape[2] > kMostBlocks)
-      throw UserError(fmt::format("scores: expected at most {} blocks, got {}", kMostBlocks,
+    if (args.scores.shape[2] > config.kMostBlocks)
+      throw UserError(fmt::format("scores: expected at most {} blocks, got {}", config.kMostBlocks,
                                   args.scores.shape[2]));
   }
   if (present("cu_windows", args.cu_windows, config.nosa)) {

@@ -1,5 +1,5 @@
 // The softmax of a tile of rows, seen tile of columns by tile of columns, twice; and the sums of
-// its blocks: what softmax_block_sum and xattn_estimate have in common.
+// its blocks.
 #pragma once
 
 #include <functional>
